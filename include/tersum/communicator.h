@@ -1,0 +1,131 @@
+// Communicator: a group of ranks that run collectives together.
+//
+// Thread safety: every method may be called from any thread; calls of one rank are matched with the
+// other ranks' by the order in which they *start*, so threads that share a communicator must agree
+// on that order among themselves (or use split). No method blocks past its deadline.
+// Invariants: after a successful collective every rank holds identical bytes. Inputs are never
+// written (an in-place buffer is undefined after an error). After any call has ended, in whatever
+// way, nothing of tersum touches the caller's memory again. kDisagreement leaves the communicator
+// usable; every other error of a collective poisons it, and later calls return that first cause.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tersum/data_type.h"
+#include "tersum/options.h"
+#include "tersum/status.h"
+#include "tersum/store.h"
+
+namespace tersum {
+
+class CommunicatorImpl;
+class WorkImpl;
+
+// A collective in flight. Copyable handle; the buffers of the call must live until it has ended.
+// Dropping the last handle does not cancel the call.
+class Work {
+ public:
+  Work() = default;
+  explicit Work(std::shared_ptr<WorkImpl> impl) : impl_(std::move(impl)) {}
+
+  // True once the call has ended and every pointer of the caller's is retired. Never blocks.
+  [[nodiscard]] bool done() const;
+  // Waits for the end, moving data meanwhile, and returns the call's status. `timeout_ms` < 0 waits
+  // for the call's own deadline; when `timeout_ms` passes first, kTimeout is returned and the call
+  // goes on (its buffers stay in use).
+  Status wait(int64_t timeout_ms = -1);
+
+ private:
+  std::shared_ptr<WorkImpl> impl_;
+};
+
+// What a communicator has done since it was made; sums over its calls.
+struct CommunicatorStats {
+  uint64_t calls = 0;
+  uint64_t values = 0;            // elements handed in
+  uint64_t wire_bytes_sent = 0;   // payload bytes that left this rank, headers not counted
+  uint64_t wire_bytes_received = 0;
+  double seconds = 0;             // from start to end of each call, summed
+};
+
+class Communicator {
+ public:
+  // Joins the group of `size` ranks that meet in `store` under `name` (which must be new in that
+  // store); blocks until all have joined or options.timeout_ms passed. Every rank passes the same
+  // size, name and (agreed) options, and a rank of its own.
+  static Result<Communicator> create(int rank, int size, std::shared_ptr<Store> store,
+                                     const CommunicatorOptions& options = {},
+                                     std::string_view name = "default");
+
+  Communicator() = default;
+  explicit Communicator(std::shared_ptr<CommunicatorImpl> impl) : impl_(std::move(impl)) {}
+
+  [[nodiscard]] int rank() const;
+  [[nodiscard]] int size() const;
+
+  // Reduces `count` elements of `input` over all ranks into `output` on every rank; the two may be
+  // the same array but not overlap otherwise. Errors: kInvalidArgument (codec, block), and those of
+  // the class comment.
+  Status all_reduce(const void* input, void* output, size_t count, DataType type, ReduceOp op,
+                    const CallOptions& options = {});
+  Work start_all_reduce(const void* input, void* output, size_t count, DataType type, ReduceOp op,
+                        const CallOptions& options = {});
+
+  // `input` has size() * count elements; `output` receives the `count` elements of the reduction
+  // that start at rank() * count.
+  Status reduce_scatter(const void* input, void* output, size_t count, DataType type, ReduceOp op,
+                        const CallOptions& options = {});
+  Work start_reduce_scatter(const void* input, void* output, size_t count, DataType type,
+                            ReduceOp op, const CallOptions& options = {});
+
+  // `input` has `count` elements; `output` receives size() * count, in rank order. With a lossy
+  // codec this rank's own part is what the others decode, too.
+  Status all_gather(const void* input, void* output, size_t count, DataType type,
+                    const CallOptions& options);
+  Work start_all_gather(const void* input, void* output, size_t count, DataType type,
+                        const CallOptions& options);
+
+  // `data` of rank `root` arrives in `data` of every rank (with a lossy codec the root's becomes what
+  // the others decode).
+  Status broadcast(void* data, size_t count, DataType type, int root, const CallOptions& options);
+  Work start_broadcast(void* data, size_t count, DataType type, int root,
+                       const CallOptions& options);
+
+  // Returns when every rank has entered.
+  Status barrier(int64_t timeout_ms = 0);
+  Work start_barrier(int64_t timeout_ms = 0);
+
+  // A communicator of the ranks that pass the same `color`, ordered by (`key`, old rank). Collective
+  // over this communicator; blocks. A negative color takes part and gets an empty communicator.
+  Result<Communicator> split(int color, int key);
+
+  // Ends all calls in flight with kAborted here, and on the other ranks as soon as they hear of it;
+  // poisons the communicator. Never blocks; any thread, at any time.
+  void abort(std::string_view reason);
+
+  // Ends calls in flight like abort and releases the group's links. Idempotent. The destructor of
+  // the last handle does the same.
+  void close();
+
+  [[nodiscard]] CommunicatorStats stats() const;
+
+  // The largest error that one element of a sum may have under this plan and codec:
+  //   sum over the ranks of the codec's bound for their blocks' absmax, plus that of the sum's own
+  //   quantization; see docs/plans.md. `absmax` is the largest magnitude any rank holds, `sum_absmax`
+  //   that of the exact sum.
+  [[nodiscard]] Result<double> error_bound(std::string_view codec, PlanKind plan, size_t count,
+                                           DataType type, double absmax, double sum_absmax) const;
+
+  [[nodiscard]] const std::shared_ptr<CommunicatorImpl>& impl() const { return impl_; }
+
+ private:
+  std::shared_ptr<CommunicatorImpl> impl_;
+};
+
+}  // namespace tersum

@@ -1,0 +1,70 @@
+// What a caller may choose: operation, plan, and the options of a communicator and of one call.
+//
+// Thread safety: plain values. Invariant: enumerators' numbers travel on the wire (call
+// descriptors) and never change meaning.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace tersum {
+
+enum class ReduceOp : uint8_t { kSum = 0, kAverage = 1, kMax = 2, kMin = 3 };
+// "sum", "avg", "max", "min".
+std::string_view reduce_op_name(ReduceOp op);
+std::optional<ReduceOp> parse_reduce_op(std::string_view name);
+
+enum class PlanKind : uint8_t { kAuto = 0, kTwoStep = 1, kRing = 2, kOneShot = 3 };
+// "auto", "two_step", "ring", "one_shot".
+std::string_view plan_kind_name(PlanKind kind);
+std::optional<PlanKind> parse_plan_kind(std::string_view name);
+
+enum class Collective : uint8_t {
+  kAllReduce = 0,
+  kReduceScatter = 1,
+  kAllGather = 2,
+  kBroadcast = 3,
+  kBarrier = 4,
+};
+std::string_view collective_name(Collective collective);
+
+enum class TransportKind : uint8_t { kAuto = 0, kTcp = 1, kSharedMemory = 2 };
+// "auto", "tcp", "shm".
+std::string_view transport_kind_name(TransportKind kind);
+std::optional<TransportKind> parse_transport_kind(std::string_view name);
+
+// Options of one call. All ranks must pass equal `codec` and `plan`; `timeout_ms` is each rank's own.
+struct CallOptions {
+  // A codec spec: "exact", "bf16", "int8", "int8/32", "int4/128". What is not a sum or average of
+  // float32, bfloat16 or float16 takes the exact path whatever is named here.
+  std::string_view codec = "int8/128";
+  PlanKind plan = PlanKind::kAuto;
+  // Deadline of the call, from its start. 0 takes the communicator's.
+  int64_t timeout_ms = 0;
+};
+
+// Options of a communicator. Those marked (agreed) must be equal on all ranks; joining ranks that
+// differ get kDisagreement with both values.
+struct CommunicatorOptions {
+  // Deadline of calls that name none, and of the rendezvous itself.
+  int64_t timeout_ms = 30'000;
+  // Where this process listens: an address or an interface name ("eth0"). Empty: loopback when the
+  // store is on loopback, otherwise the address that routes to the store.
+  std::string listen_address;
+  // 0: any free port. A taken one is kUnavailable. One listener serves a whole process, so only the
+  // first communicator's choice counts.
+  uint16_t listen_port = 0;
+  TransportKind transport = TransportKind::kAuto;
+  // TCP connections per pair of processes; 0 takes the measured default.
+  int tcp_streams = 0;
+  // Payload of one message at most, in bytes (agreed). 64 KiB is the measured best on loopback.
+  size_t slice_bytes = 64 * 1024;
+  // Memory that one call may have in flight for receiving, in bytes (agreed): the window of every
+  // flow shrinks with the number of ranks so that the sum stays below it.
+  size_t window_bytes = 8 * 1024 * 1024;
+};
+
+}  // namespace tersum

@@ -1,0 +1,98 @@
+// Plan: who sends which chunk to whom, as data. Pure; knows no formats and no sockets.
+//
+// Three readers use the same steps: the executor runs them, the verifier proves them, the cost model
+// prices them.
+//
+// Thread safety: plans are values, immutable once built.
+// Invariants (verify_plan proves them): the chunks of a collective cover its elements; for every chunk
+// the kReduce messages form a tree (or, in one_shot, one star per rank) whose root, the *owner*,
+// receives each contribution exactly once; the kGather messages form a tree from the owner to every
+// rank that must end with the chunk. So data flow is acyclic per chunk and cannot block.
+//
+// Order of a rank's steps on one chunk: (receive_add)* (send_partial | finish)? ; then, after finish,
+// (send_final)*; or, for a rank that is not the owner, receive_store (forward)*.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tersum/options.h"
+#include "tersum/status.h"
+
+namespace tersum {
+
+enum class StepKind : uint8_t {
+  kReceiveAdd,    // receive peer's contribution or partial, add it (contributions in rank order)
+  kSendPartial,   // send own contribution plus all that was added, encoded, to peer
+  kFinish,        // this rank owns the chunk: the value is final; encode once if it is sent on
+  kSendFinal,     // send the final bytes to peer
+  kReceiveStore,  // receive the final bytes from peer, decode them into the output
+  kForward,       // send the final bytes as received, unchanged, to peer
+};
+
+struct Step {
+  StepKind kind;
+  int peer;        // -1 for kFinish
+  uint32_t chunk;  // index into Plan::chunks
+  friend bool operator==(const Step&, const Step&) = default;
+};
+
+// Elements [begin, end) of the collective's array.
+struct ChunkRange {
+  size_t begin = 0;
+  size_t end = 0;
+};
+
+struct Plan {
+  Collective collective = Collective::kAllReduce;
+  PlanKind kind = PlanKind::kTwoStep;  // never kAuto
+  int size = 1;
+  std::vector<ChunkRange> chunks;            // may be empty ranges for short arrays
+  std::vector<std::vector<Step>> steps;      // per rank; see "Order" above
+  // True when every rank combines the encoded contributions itself (one_shot): kSendPartial goes to
+  // every other rank, each rank finishes the chunk for itself from the *encoded* contributions, its
+  // own included, and nothing is gathered.
+  bool replicated = false;
+};
+
+// What a plan is made for. `count`: elements of the reduced array (all_reduce, reduce_scatter: the
+// whole input; all_gather: the whole output; broadcast: the array). `granule`: chunks begin at
+// multiples of it (the codec's block), except in reduce_scatter and all_gather, whose chunks are the
+// ranks' equal parts.
+struct PlanRequest {
+  Collective collective = Collective::kAllReduce;
+  PlanKind kind = PlanKind::kTwoStep;
+  int size = 1;
+  size_t count = 0;
+  size_t granule = 1;
+  int root = 0;  // broadcast only
+};
+
+// Any size >= 1, any count >= 0. kAuto must have been resolved (choose_plan).
+// kInvalidArgument: size < 1, root out of range, count not a multiple of size where it must be,
+// one_shot for a collective other than all_reduce.
+Result<Plan> make_plan(const PlanRequest& request);
+
+// kAuto's choice: one_shot for all_reduce while size * wire_bytes is small, else two_step. The same on
+// all ranks: depends only on what all ranks agree on.
+PlanKind choose_plan(Collective collective, int size, size_t wire_bytes);
+
+// Proves the class invariants; kInternal with the rank, step and chunk of the first breach.
+Status verify_plan(const Plan& plan);
+
+// How often a contribution is quantized on its way into the result, and how large the bound of a
+// result is: the error of one element is at most
+//   contribution_terms * block_error_bound(absmax)
+// + partial_terms    * block_error_bound(size * absmax + errors so far)
+// + final_terms      * block_error_bound(sum_absmax + errors so far).
+struct PlanErrorTerms {
+  uint32_t contributions = 0;  // single contributions quantized (two_step: size - 1)
+  uint32_t partials = 0;       // partial sums quantized (ring: size - 2)
+  uint32_t finals = 0;         // 1 where the sum is gathered out encoded
+};
+PlanErrorTerms plan_error_terms(const Plan& plan);
+
+}  // namespace tersum

@@ -1,0 +1,96 @@
+// Arena: the memory from which a process sends, and into which it receives; slots with reference
+// counts.
+//
+// One per process. Backed by a memfd when shared memory is on, so that peers of the same host can map
+// it and read a slot in place ("one writer, many readers"); by plain memory otherwise. The file is
+// sparse: pages exist from their first use and are kept.
+//
+// Thread safety: none; only the holder of the progress role touches it (remote readers touch payload
+// bytes only, between the commit of a slot and their release message).
+// Invariants: a slot's bytes are written by this process only before its first send. A slot returns to
+// its free list when the last SlotRef has gone. No allocation from the heap after a size class has
+// been used to the same depth once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "tersum/status.h"
+
+namespace tersum {
+
+class Arena;
+
+// Shared ownership of one slot. Copying adds a reference.
+class SlotRef {
+ public:
+  SlotRef() = default;
+  SlotRef(const SlotRef& other);
+  SlotRef(SlotRef&& other) noexcept
+      : arena_(std::exchange(other.arena_, nullptr)), index_(other.index_) {}
+  SlotRef& operator=(SlotRef other) noexcept {
+    std::swap(arena_, other.arena_);
+    std::swap(index_, other.index_);
+    return *this;
+  }
+  ~SlotRef();
+
+  explicit operator bool() const { return arena_ != nullptr; }
+  // The whole slot: its size class, at least the bytes asked for. 64-byte aligned.
+  [[nodiscard]] std::span<std::byte> bytes() const;
+  [[nodiscard]] uint32_t index() const { return index_; }
+  [[nodiscard]] Arena* arena() const { return arena_; }
+
+ private:
+  friend class Arena;
+  SlotRef(Arena* arena, uint32_t index) : arena_(arena), index_(index) {}
+  Arena* arena_ = nullptr;
+  uint32_t index_ = 0;
+};
+
+class Arena {
+ public:
+  // `shared` asks for a memfd. `capacity_bytes` is address space, not memory.
+  static Result<std::unique_ptr<Arena>> create(bool shared, size_t capacity_bytes);
+  ~Arena();
+
+  // A slot of at least `bytes` (1..kPayloadBytesMax + header room) with one reference; kSystem when
+  // the arena is full.
+  Result<SlotRef> reserve(size_t bytes);
+
+  [[nodiscard]] int memfd() const { return memfd_; }  // -1 when not shared
+  [[nodiscard]] size_t capacity_bytes() const { return capacity_bytes_; }
+  [[nodiscard]] std::byte* base() const { return base_; }
+  // Byte offset of a slot from base(): what a shared-memory peer is told.
+  [[nodiscard]] size_t offset(const SlotRef& slot) const;
+  // Bytes ever handed out at once: what "bounded memory" tests look at.
+  [[nodiscard]] size_t high_water_bytes() const { return high_water_bytes_; }
+  [[nodiscard]] size_t used_bytes() const { return used_bytes_; }
+
+ private:
+  friend class SlotRef;
+  struct Slot {
+    size_t offset = 0;
+    uint32_t bytes = 0;
+    uint32_t references = 0;
+    uint8_t size_class = 0;
+  };
+  Arena() = default;
+  void add_reference(uint32_t index) { ++slots_[index].references; }
+  void drop_reference(uint32_t index);
+
+  std::byte* base_ = nullptr;
+  size_t capacity_bytes_ = 0;
+  size_t next_offset_ = 0;
+  size_t used_bytes_ = 0;
+  size_t high_water_bytes_ = 0;
+  int memfd_ = -1;
+  std::vector<Slot> slots_;
+  std::vector<std::vector<uint32_t>> free_;  // per size class
+};
+
+}  // namespace tersum
