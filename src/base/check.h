@@ -1,7 +1,7 @@
 // TERSUM_CHECK: programmer errors stop the process; operating errors are Status.
 //
-// Thread safety: any thread. A failed check calls the replaceable handler and then aborts: a crashed
-// rank is a fault that its group survives, a corrupt one is not.
+// Thread safety: any thread. A failed check calls the replaceable handler and then aborts: a
+// crashed rank is a fault that its group survives, a corrupt one is not.
 #pragma once
 
 namespace tersum {
@@ -15,8 +15,8 @@ CheckHandler set_check_handler(CheckHandler handler);
 
 }  // namespace tersum
 
-#define TERSUM_CHECK(condition)                                      \
-  do {                                                               \
-    if (!(condition)) [[unlikely]]                                   \
-      ::tersum::check_failed(__FILE__, __LINE__, #condition);        \
+#define TERSUM_CHECK(condition)                               \
+  do {                                                        \
+    if (!(condition)) [[unlikely]]                            \
+      ::tersum::check_failed(__FILE__, __LINE__, #condition); \
   } while (false)

@@ -1,0 +1,125 @@
+# What every folder's CMakeLists.txt is written with:
+#
+#   tersum_library(NAME SOURCES… [DEPS…] [PUBLIC_DEPS…] [EXCEPTIONS])
+#   tersum_test(NAME SOURCES… [DEPS…] [LABELS…] [TIMEOUT seconds] [SHARDS count] [NO_MAIN])
+#   tersum_program(NAME SOURCES… [DEPS…])
+#   tersum_add_folder_if_present(FOLDER)
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Release or Debug" FORCE)
+endif()
+# Checks stay on in release (they are TERSUM_CHECK, not assert); -O2 is what the numbers in
+# docs/performance.md were measured with.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
+set(CMAKE_C_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
+
+find_program(TERSUM_CCACHE ccache)
+if(TERSUM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${TERSUM_CCACHE}")
+  set(CMAKE_C_COMPILER_LAUNCHER "${TERSUM_CCACHE}")
+endif()
+
+# Flags of every translation unit, tests included. A fused multiply-add would round once where the
+# reference rounds twice, and ranks with different CPUs would disagree in the last bit.
+add_library(tersum_flags INTERFACE)
+target_compile_options(tersum_flags INTERFACE -ffp-contract=off -Wall -Wextra)
+if(TERSUM_WARNINGS_AS_ERRORS)
+  target_compile_options(tersum_flags INTERFACE -Werror)
+endif()
+if(TERSUM_SANITIZE)
+  target_compile_options(tersum_flags INTERFACE -fsanitize=${TERSUM_SANITIZE}
+                         -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(tersum_flags INTERFACE -fsanitize=${TERSUM_SANITIZE})
+  if(TERSUM_SANITIZE MATCHES "thread")
+    # ThreadSanitizer's shadow layout does not survive 32 bits of address randomization, which
+    # newer kernels use; run the tests without it.
+    find_program(TERSUM_SETARCH setarch)
+    if(TERSUM_SETARCH)
+      set(CMAKE_CROSSCOMPILING_EMULATOR "${TERSUM_SETARCH};--addr-no-randomize")
+    endif()
+  endif()
+endif()
+
+add_custom_target(tersum_all_tests)
+add_custom_target(tersum_quick_tests)
+
+function(tersum_add_folder_if_present folder)
+  if(EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/CMakeLists.txt")
+    add_subdirectory("${folder}")
+  endif()
+endfunction()
+
+# A layer (or a part of one): a static library with the include roots src/ and include/, built
+# without exceptions unless EXCEPTIONS is given (only for code that must include throwing headers).
+function(tersum_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "EXCEPTIONS" "" "SOURCES;DEPS;PUBLIC_DEPS")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "tersum_library(${name}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  add_library(${name} STATIC ${arg_SOURCES})
+  target_include_directories(${name} PUBLIC "${PROJECT_SOURCE_DIR}/include"
+                             "${PROJECT_SOURCE_DIR}/src")
+  if(NOT arg_EXCEPTIONS)
+    target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions>)
+  endif()
+  target_link_libraries(${name} PUBLIC tersum_flags ${arg_DEPS} ${arg_PUBLIC_DEPS})
+  set_property(GLOBAL APPEND PROPERTY TERSUM_LAYERS ${name})
+endfunction()
+
+function(tersum_program name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPS")
+  add_executable(${name} ${arg_SOURCES})
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/include"
+                             "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(${name} PRIVATE tersum_flags ${arg_DEPS})
+endfunction()
+
+# A GoogleTest program, run as one ctest test per shard (a process per test case would cost more
+# than the cases). LABELS: quick (seconds; runs under the sanitizers too), per_isa, sim, net, e2e.
+# A program without a single test fails.
+function(tersum_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "NO_MAIN" "TIMEOUT;SHARDS" "SOURCES;DEPS;LABELS")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "tersum_test(${name}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  if(TERSUM_SANITIZE)
+    math(EXPR arg_TIMEOUT "${arg_TIMEOUT} * 5")
+  endif()
+  if(NOT arg_SHARDS)
+    set(arg_SHARDS 1)
+  endif()
+  tersum_program(${name} SOURCES ${arg_SOURCES} DEPS ${arg_DEPS})
+  if(arg_NO_MAIN)
+    target_link_libraries(${name} PRIVATE GTest::gmock)
+  else()
+    target_link_libraries(${name} PRIVATE GTest::gmock_main)
+  endif()
+  add_dependencies(tersum_all_tests ${name})
+  if("quick" IN_LIST arg_LABELS)
+    add_dependencies(tersum_quick_tests ${name})
+  endif()
+  math(EXPR last_shard "${arg_SHARDS} - 1")
+  foreach(shard RANGE ${last_shard})
+    if(arg_SHARDS EQUAL 1)
+      set(test ${name})
+    else()
+      set(test ${name}_${shard})
+    endif()
+    add_test(NAME ${test} COMMAND ${name} --gtest_brief=0)
+    set_tests_properties(${test} PROPERTIES
+      LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
+      FAIL_REGULAR_EXPRESSION "Running 0 tests from 0 test suites"
+      ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${shard}")
+  endforeach()
+endfunction()
