@@ -1,0 +1,358 @@
+// Communicator and Work for Python: buffers kept alive, signals seen, the GIL released.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "bindings.h"
+#include "tersum/communicator.h"
+
+namespace tersum::python {
+
+namespace nb = nanobind;
+
+namespace {
+
+using Input = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+using Output = nb::ndarray<nb::c_contig, nb::device::cpu>;
+
+// A wait is cut into slices, so that a signal (Ctrl-C) is answered within one.
+constexpr int64_t kSignalSliceMs = 50;
+
+// A call in flight and what must live until it ends: its codec's name and its arrays. The arrays are
+// released (with the GIL) when the call has ended, not when Python forgets the Work.
+struct PendingCall {
+  Work work;
+  std::string codec;
+  Input input;
+  Output output;
+};
+
+template <typename T>
+T parse_or_throw(std::optional<T> parsed, const char* what, const std::string& text,
+                 const char* allowed) {
+  if (parsed.has_value()) return *parsed;
+  throw_status(invalid_argument(std::string("unknown ") + what + " \"" + text + "\": use one of " +
+                                allowed));
+}
+
+ReduceOp op_or_throw(const std::string& text) {
+  return parse_or_throw(parse_reduce_op(text), "op", text, "sum, avg, max, min");
+}
+PlanKind plan_or_throw(const std::string& text) {
+  return parse_or_throw(parse_plan_kind(text), "plan", text, "auto, two_step, ring, one_shot");
+}
+DataType type_or_throw(const std::string& text) {
+  return parse_or_throw(parse_data_type(text), "dtype", text,
+                        "float32, bfloat16, float16, float64, int32, int64, uint8");
+}
+
+// One communicator as Python holds it. Thread safety: any thread; `mutex_` guards the list of calls.
+// The GIL is never taken while `mutex_` is held.
+class PyCommunicator {
+ public:
+  PyCommunicator(Communicator communicator, std::shared_ptr<Store> store)
+      : communicator_(std::move(communicator)), store_(std::move(store)) {}
+  PyCommunicator(const PyCommunicator&) = delete;
+  PyCommunicator& operator=(const PyCommunicator&) = delete;
+  ~PyCommunicator() { close(); }
+
+  Communicator& get() { return communicator_; }
+  [[nodiscard]] const std::shared_ptr<Store>& store() const { return store_; }
+
+  void hold(std::shared_ptr<PendingCall> call) {
+    std::vector<std::shared_ptr<PendingCall>> ended = take_ended();
+    std::lock_guard lock(mutex_);
+    calls_.push_back(std::move(call));
+  }
+
+  // Forgets the calls that have ended, and with them their arrays. Needs the GIL.
+  void sweep() { take_ended(); }
+
+  // Ends all calls, then lets go of their arrays. Needs the GIL, and releases it while it waits.
+  void close() {
+    std::vector<std::shared_ptr<PendingCall>> calls;
+    {
+      std::lock_guard lock(mutex_);
+      calls.swap(calls_);
+    }
+    {
+      nb::gil_scoped_release release;
+      communicator_.close();
+      for (const auto& call : calls) (void)call->work.wait();
+    }
+  }
+
+ private:
+  std::vector<std::shared_ptr<PendingCall>> take_ended() {
+    std::vector<std::shared_ptr<PendingCall>> ended;
+    std::lock_guard lock(mutex_);
+    const auto first = std::partition(calls_.begin(), calls_.end(),
+                                      [](const auto& call) { return !call->work.done(); });
+    ended.assign(std::make_move_iterator(first), std::make_move_iterator(calls_.end()));
+    calls_.erase(first, calls_.end());
+    return ended;
+  }
+
+  Communicator communicator_;
+  std::shared_ptr<Store> store_;
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<PendingCall>> calls_;
+};
+
+using PyCommunicatorPtr = std::shared_ptr<PyCommunicator>;
+
+// Waits for the end in slices; a signal whose handler raises (Ctrl-C) aborts the communicator, so that
+// the other ranks learn of it and no buffer stays in use, and then raises. False: `timeout_ms` (>= 0)
+// passed first and the call goes on. Needs the GIL, released while waiting.
+bool wait_for_end(PyCommunicator& owner, Work& work, int64_t timeout_ms, Status* end) {
+  for (int64_t left_ms = timeout_ms;;) {
+    const int64_t slice_ms =
+        timeout_ms < 0 ? kSignalSliceMs : std::min<int64_t>(left_ms, kSignalSliceMs);
+    {
+      nb::gil_scoped_release release;
+      *end = work.wait(slice_ms);
+    }
+    // A call's own deadline is kTimeout, too; only done() tells the two apart.
+    if (end->code() != StatusCode::kTimeout || work.done()) return true;
+    if (PyErr_CheckSignals() != 0) {
+      nb::python_error raised;
+      {
+        nb::gil_scoped_release release;
+        owner.get().abort("interrupted by a signal (Ctrl-C)");
+        (void)work.wait();
+      }
+      owner.sweep();
+      throw raised;
+    }
+    if (timeout_ms >= 0 && (left_ms -= slice_ms) <= 0) return false;
+  }
+}
+
+// A call in flight as Python holds it; keeps its communicator open.
+class PyWork {
+ public:
+  PyWork(PyCommunicatorPtr owner, std::shared_ptr<PendingCall> call)
+      : owner_(std::move(owner)), call_(std::move(call)), work_(call_->work) {}
+
+  bool done() {
+    if (!work_.done()) return false;
+    release();
+    return true;
+  }
+
+  // True when the call has ended well; raises when it failed; false when `timeout_ms` passed first.
+  bool wait(int64_t timeout_ms) {
+    Status end;
+    if (!wait_for_end(*owner_, work_, timeout_ms, &end)) return false;
+    release();
+    throw_if_error(end);
+    return true;
+  }
+
+ private:
+  void release() {
+    call_.reset();
+    owner_->sweep();
+  }
+
+  PyCommunicatorPtr owner_;
+  std::shared_ptr<PendingCall> call_;
+  Work work_;
+};
+
+CommunicatorOptions make_options(int64_t timeout_ms, const std::string& listen, int port,
+                                 const std::string& transport, int streams, int64_t slice_bytes,
+                                 int64_t window_bytes) {
+  CommunicatorOptions options;
+  options.timeout_ms = timeout_ms;
+  options.listen_address = listen;
+  options.listen_port = static_cast<uint16_t>(port);
+  options.transport = parse_or_throw(parse_transport_kind(transport), "transport", transport,
+                                     "auto, tcp, shm");
+  options.tcp_streams = streams;
+  if (slice_bytes > 0) options.slice_bytes = static_cast<size_t>(slice_bytes);
+  if (window_bytes > 0) options.window_bytes = static_cast<size_t>(window_bytes);
+  return options;
+}
+
+PyCommunicatorPtr create(int rank, int size, nb::object source, const std::string& name,
+                         int64_t timeout_ms, const std::string& listen, int port,
+                         const std::string& transport, int streams, int64_t slice_bytes,
+                         int64_t window_bytes) {
+  const CommunicatorOptions options =
+      make_options(timeout_ms, listen, port, transport, streams, slice_bytes, window_bytes);
+  std::shared_ptr<Store> store = store_from_python(std::move(source), rank, timeout_ms);
+  auto waiting = std::make_shared<InterruptibleStore>(store);
+  Result<Communicator> made = [&] {
+    nb::gil_scoped_release release;
+    return Communicator::create(rank, size, waiting, options, name);
+  }();
+  waiting->throw_interrupt();
+  return std::make_shared<PyCommunicator>(value_or_throw(std::move(made)), std::move(store));
+}
+
+// Starts a call by `start(communicator, options)` and keeps its arrays.
+template <typename Start>
+std::shared_ptr<PendingCall> start_call(PyCommunicator& self, const std::string& codec,
+                                        const std::string& plan, int64_t timeout_ms,
+                                        Input input, Output output, const Start& start) {
+  auto call = std::make_shared<PendingCall>();
+  call->codec = codec;
+  call->input = std::move(input);
+  call->output = std::move(output);
+  CallOptions options;
+  options.codec = call->codec;
+  options.plan = plan_or_throw(plan);
+  options.timeout_ms = timeout_ms;
+  {
+    nb::gil_scoped_release release;
+    call->work = start(self.get(), options);
+  }
+  self.hold(call);
+  return call;
+}
+
+std::shared_ptr<PyWork> start_all_reduce(PyCommunicatorPtr self, Input input, Output output,
+                                         const std::string& dtype, const std::string& op,
+                                         const std::string& codec, const std::string& plan,
+                                         int64_t timeout_ms) {
+  const DataType type = type_or_throw(dtype);
+  const ReduceOp reduce = op_or_throw(op);
+  auto call = start_call(*self, codec, plan, timeout_ms, input, output,
+                         [&](Communicator& communicator, const CallOptions& options) {
+                           return communicator.start_all_reduce(input.data(), output.data(),
+                                                                input.size(), type, reduce, options);
+                         });
+  return std::make_shared<PyWork>(std::move(self), std::move(call));
+}
+
+std::shared_ptr<PyWork> start_reduce_scatter(PyCommunicatorPtr self, Input input, Output output,
+                                             const std::string& dtype, const std::string& op,
+                                             const std::string& codec, const std::string& plan,
+                                             int64_t timeout_ms) {
+  const DataType type = type_or_throw(dtype);
+  const ReduceOp reduce = op_or_throw(op);
+  auto call =
+      start_call(*self, codec, plan, timeout_ms, input, output,
+                 [&](Communicator& communicator, const CallOptions& options) {
+                   return communicator.start_reduce_scatter(input.data(), output.data(),
+                                                            output.size(), type, reduce, options);
+                 });
+  return std::make_shared<PyWork>(std::move(self), std::move(call));
+}
+
+std::shared_ptr<PyWork> start_all_gather(PyCommunicatorPtr self, Input input, Output output,
+                                         const std::string& dtype, const std::string& codec,
+                                         const std::string& plan, int64_t timeout_ms) {
+  const DataType type = type_or_throw(dtype);
+  auto call = start_call(*self, codec, plan, timeout_ms, input, output,
+                         [&](Communicator& communicator, const CallOptions& options) {
+                           return communicator.start_all_gather(input.data(), output.data(),
+                                                                input.size(), type, options);
+                         });
+  return std::make_shared<PyWork>(std::move(self), std::move(call));
+}
+
+std::shared_ptr<PyWork> start_broadcast(PyCommunicatorPtr self, Output data,
+                                        const std::string& dtype, int root,
+                                        const std::string& codec, const std::string& plan,
+                                        int64_t timeout_ms) {
+  const DataType type = type_or_throw(dtype);
+  auto call = start_call(*self, codec, plan, timeout_ms, Input(), data,
+                         [&](Communicator& communicator, const CallOptions& options) {
+                           return communicator.start_broadcast(data.data(), data.size(), type, root,
+                                                               options);
+                         });
+  return std::make_shared<PyWork>(std::move(self), std::move(call));
+}
+
+std::shared_ptr<PyWork> start_barrier(PyCommunicatorPtr self, int64_t timeout_ms) {
+  auto call = start_call(*self, "exact", "auto", timeout_ms, Input(), Output(),
+                         [&](Communicator& communicator, const CallOptions& options) {
+                           return communicator.start_barrier(options.timeout_ms);
+                         });
+  return std::make_shared<PyWork>(std::move(self), std::move(call));
+}
+
+PyCommunicatorPtr split(PyCommunicator& self, int color, int key) {
+  Result<Communicator> part = [&] {
+    nb::gil_scoped_release release;
+    return self.get().split(color, key);
+  }();
+  Communicator communicator = value_or_throw(std::move(part));
+  if (communicator.impl() == nullptr) return nullptr;
+  return std::make_shared<PyCommunicator>(std::move(communicator), self.store());
+}
+
+std::tuple<uint64_t, uint64_t, uint64_t, uint64_t, double> stats(PyCommunicator& self) {
+  const CommunicatorStats stats = self.get().stats();
+  return {stats.calls, stats.values, stats.wire_bytes_sent, stats.wire_bytes_received,
+          stats.seconds};
+}
+
+double error_bound(PyCommunicator& self, const std::string& codec, const std::string& plan,
+                   size_t count, const std::string& dtype, double absmax, double sum_absmax) {
+  return value_or_throw(self.get().error_bound(codec, plan_or_throw(plan), count,
+                                               type_or_throw(dtype), absmax, sum_absmax));
+}
+
+void bind_work(nb::module_& module) {
+  nb::class_<PyWork>(module, "Work", "A collective in flight.")
+      .def("done", &PyWork::done, "True once the call has ended; never blocks.")
+      .def("wait", &PyWork::wait, nb::arg("timeout_ms"),
+           "Waits for the end. False when `timeout_ms` (>= 0) passed first; raises if it failed.");
+}
+
+void bind_calls(nb::class_<PyCommunicator>& type) {
+  type.def("start_all_reduce", &start_all_reduce, nb::arg("input").noconvert(),
+           nb::arg("output").noconvert(), nb::arg("dtype"), nb::arg("op"), nb::arg("codec"),
+           nb::arg("plan"), nb::arg("timeout_ms"))
+      .def("start_reduce_scatter", &start_reduce_scatter, nb::arg("input").noconvert(),
+           nb::arg("output").noconvert(), nb::arg("dtype"), nb::arg("op"), nb::arg("codec"),
+           nb::arg("plan"), nb::arg("timeout_ms"))
+      .def("start_all_gather", &start_all_gather, nb::arg("input").noconvert(),
+           nb::arg("output").noconvert(), nb::arg("dtype"), nb::arg("codec"), nb::arg("plan"),
+           nb::arg("timeout_ms"))
+      .def("start_broadcast", &start_broadcast, nb::arg("data").noconvert(), nb::arg("dtype"),
+           nb::arg("root"), nb::arg("codec"), nb::arg("plan"), nb::arg("timeout_ms"))
+      .def("start_barrier", &start_barrier, nb::arg("timeout_ms"));
+}
+
+}  // namespace
+
+void bind_communicator(nb::module_& module) {
+  bind_work(module);
+  nb::class_<PyCommunicator> type(module, "Communicator",
+                                  "A group of ranks; see tersum.Communicator.");
+  type.def_static("create", &create, nb::arg("rank"), nb::arg("size"), nb::arg("store"),
+                  nb::arg("name"), nb::arg("timeout_ms"), nb::arg("listen"), nb::arg("port"),
+                  nb::arg("transport"), nb::arg("streams"), nb::arg("slice_bytes"),
+                  nb::arg("window_bytes"))
+      .def_prop_ro("rank", [](PyCommunicator& self) { return self.get().rank(); })
+      .def_prop_ro("size", [](PyCommunicator& self) { return self.get().size(); })
+      .def("split", &split, nb::arg("color"), nb::arg("key"))
+      .def("abort",
+           [](PyCommunicator& self, const std::string& reason) {
+             nb::gil_scoped_release release;
+             self.get().abort(reason);
+           },
+           nb::arg("reason"))
+      .def("close", &PyCommunicator::close)
+      .def("stats", &stats)
+      .def("error_bound", &error_bound, nb::arg("codec"), nb::arg("plan"), nb::arg("count"),
+           nb::arg("dtype"), nb::arg("absmax"), nb::arg("sum_absmax"));
+  bind_calls(type);
+}
+
+}  // namespace tersum::python

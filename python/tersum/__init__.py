@@ -1,0 +1,69 @@
+"""tersum: quantized collectives for distributed machine learning.
+
+    with tersum.Communicator(rank, size, store="tcp://127.0.0.1:29500") as group:
+        total = group.all_reduce(gradients)            # int8 on the wire, same bits on every rank
+        exact = group.all_reduce(losses, codec="exact")
+"""
+
+from tersum import _core
+from tersum._core import open_store
+from tersum.communicator import Communicator, CommunicatorStats, Work
+from tersum.errors import (
+    AbortedError,
+    ClosedError,
+    DisagreementError,
+    InternalError,
+    InvalidArgumentError,
+    PeerLostError,
+    ProtocolError,
+    StatusCode,
+    SystemCallError,
+    TersumError,
+    TimeoutError,  # noqa: A004 - tersum.TimeoutError is a builtins.TimeoutError, too
+    UnavailableError,
+    UnsupportedError,
+    VersionMismatchError,
+)
+from tersum.store import MemoryStore, Store, TorchStore
+
+__version__: str = _core.version
+wire_version: int = _core.wire_version
+
+
+def isa() -> str:
+    """The instruction set that the codecs use here (``TERSUM_FORCE_ISA`` picks one)."""
+    return _core.active_isa()
+
+
+def available_isas() -> list[str]:
+    """All instruction sets that the codecs could use here, best first; all give the same bits."""
+    return _core.available_isas()
+
+
+__all__ = [
+    "AbortedError",
+    "ClosedError",
+    "Communicator",
+    "CommunicatorStats",
+    "DisagreementError",
+    "InternalError",
+    "InvalidArgumentError",
+    "MemoryStore",
+    "PeerLostError",
+    "ProtocolError",
+    "StatusCode",
+    "Store",
+    "SystemCallError",
+    "TersumError",
+    "TimeoutError",
+    "TorchStore",
+    "UnavailableError",
+    "UnsupportedError",
+    "VersionMismatchError",
+    "Work",
+    "__version__",
+    "available_isas",
+    "isa",
+    "open_store",
+    "wire_version",
+]

@@ -1,0 +1,95 @@
+"""The compiled core. Callers use the package `tersum`; these are its bare entry points."""
+
+from typing import Any
+
+import numpy.typing as npt
+
+version: str
+wire_version: int
+has_xla: bool
+
+def active_isa() -> str: ...
+def available_isas() -> list[str]: ...
+def view_dlpack(capsule: object, writable: bool) -> tuple[npt.NDArray[Any], str]: ...
+def open_store(source: object, rank: int, timeout_ms: int) -> Store: ...
+
+class Store:
+    def set(self, key: str, value: bytes) -> None: ...
+    def wait(self, key: str, timeout_ms: int) -> bytes: ...
+    def host(self) -> str: ...
+
+class Work:
+    def done(self) -> bool: ...
+    def wait(self, timeout_ms: int) -> bool: ...
+
+class Communicator:
+    @staticmethod
+    def create(
+        rank: int,
+        size: int,
+        store: object,
+        name: str,
+        timeout_ms: int,
+        listen: str,
+        port: int,
+        transport: str,
+        streams: int,
+        slice_bytes: int,
+        window_bytes: int,
+    ) -> Communicator: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    def start_all_reduce(
+        self,
+        input: npt.NDArray[Any],
+        output: npt.NDArray[Any],
+        dtype: str,
+        op: str,
+        codec: str,
+        plan: str,
+        timeout_ms: int,
+    ) -> Work: ...
+    def start_reduce_scatter(
+        self,
+        input: npt.NDArray[Any],
+        output: npt.NDArray[Any],
+        dtype: str,
+        op: str,
+        codec: str,
+        plan: str,
+        timeout_ms: int,
+    ) -> Work: ...
+    def start_all_gather(
+        self,
+        input: npt.NDArray[Any],
+        output: npt.NDArray[Any],
+        dtype: str,
+        codec: str,
+        plan: str,
+        timeout_ms: int,
+    ) -> Work: ...
+    def start_broadcast(
+        self,
+        data: npt.NDArray[Any],
+        dtype: str,
+        root: int,
+        codec: str,
+        plan: str,
+        timeout_ms: int,
+    ) -> Work: ...
+    def start_barrier(self, timeout_ms: int) -> Work: ...
+    def split(self, color: int, key: int) -> Communicator | None: ...
+    def abort(self, reason: str) -> None: ...
+    def close(self) -> None: ...
+    def stats(self) -> tuple[int, int, int, int, float]: ...
+    def error_bound(
+        self,
+        codec: str,
+        plan: str,
+        count: int,
+        dtype: str,
+        absmax: float,
+        sum_absmax: float,
+    ) -> float: ...

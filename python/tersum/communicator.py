@@ -1,0 +1,422 @@
+"""Communicator and Work: collectives over NumPy arrays and CPU arrays of torch, jax and others."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import weakref
+from types import TracebackType
+from typing import Any, Generic, NamedTuple, TypeVar, cast
+
+from tersum import _core
+from tersum._arrays import (
+    Source,
+    Target,
+    given_output,
+    new_output,
+    read_input,
+    without_overlap,
+)
+from tersum.errors import InvalidArgumentError, TimeoutError
+from tersum.store import MemoryStore, Store
+
+Array = TypeVar("Array")
+
+_TIMEOUT_MS_MAX = 10 * 365 * 24 * 3600 * 1000
+
+
+class CommunicatorStats(NamedTuple):
+    """What a communicator has done since it was made; sums over its calls on this rank."""
+
+    calls: int
+    values: int  #: elements handed in
+    wire_bytes_sent: int  #: payload that left this rank, headers not counted
+    wire_bytes_received: int
+    seconds: float  #: from start to end of each call, summed
+
+
+class Work(Generic[Array]):
+    """A collective in flight. Its arrays are kept alive until it has ended, even if this object is
+    dropped; do not write to them (nor read the output) before that. Any thread."""
+
+    def __init__(self, core: _core.Work, target: Target | None) -> None:
+        self._core = core
+        self._target = target
+        self._result: Any = None
+        self._lock = threading.Lock()
+
+    def done(self) -> bool:
+        """True once the call has ended, well or not. Never blocks."""
+        return self._core.done()
+
+    def wait(self, timeout_ms: int | None = None) -> None:
+        """Blocks until the call has ended; raises what it failed with (again at every call).
+
+        With ``timeout_ms`` it raises TimeoutError when that passes first; the call goes on then.
+        Ctrl-C aborts the communicator and raises KeyboardInterrupt.
+        """
+        if not self._core.wait(_wait_ms(timeout_ms)):
+            raise TimeoutError(
+                f"the call had not ended after {timeout_ms} ms; it goes on: wait again, or abort() "
+                "the communicator"
+            )
+        with self._lock:
+            if self._target is not None:
+                self._result = self._target.finish()
+                self._target = None
+
+    def result(self, timeout_ms: int | None = None) -> Array:
+        """Waits, as :meth:`wait` does, and returns the output array (None for a barrier)."""
+        self.wait(timeout_ms)
+        return cast(Array, self._result)
+
+
+class Communicator:
+    """A group of ``size`` ranks that run collectives together, and this process's place in it.
+
+    The constructor joins the group that meets in ``store`` under ``name`` (new in that store for
+    every group) and blocks until all ranks have, at most ``timeout_ms``.
+
+    :param store: ``"tcp://host:port"`` (rank 0 serves), ``"file:///directory"`` (fresh per run), or
+        an object with ``set`` and ``wait`` (:class:`tersum.Store`). May be left out if ``size`` is 1.
+    :param timeout_ms: deadline of calls that name none, and of joining.
+    :param listen: address or interface to listen on. Empty: loopback if the store is on loopback,
+        otherwise the address that routes to the store.
+    :param port: port to listen on; 0 takes any free one. One listener serves the whole process.
+    :param transport: ``"auto"``, ``"tcp"`` or ``"shm"``.
+    :param streams: TCP connections per pair of processes; 0 takes the measured default.
+    :param slice_bytes: largest message; 0 takes the default. Equal on all ranks.
+    :param window_bytes: memory one call may have in flight; 0 takes the default. Equal on all ranks.
+
+    **Thread safety.** Every method may be called from any thread. Calls of one rank are matched with
+    the other ranks' by the order in which they *start*: threads that share a communicator must agree
+    on that order, or use :meth:`split`.
+
+    **Blocking.** The methods without ``_async`` block until the collective has ended here, at most
+    ``timeout_ms``; they release the GIL. Ctrl-C aborts the communicator and raises
+    KeyboardInterrupt within about 50 ms.
+
+    **Arrays.** NumPy arrays and CPU arrays with ``__dlpack__`` (torch, jax), of float32, bfloat16,
+    float16, float64, int32, int64, uint8. Without ``out`` the result is a new array of the caller's
+    kind: a torch tensor for a torch tensor, a jax array for a jax array, a NumPy array otherwise.
+    ``out`` may be the input. Inputs that are not contiguous or not aligned are copied.
+
+    **Errors.** Subclasses of :class:`tersum.TersumError`. Inputs are intact after an error; an
+    in-place array, and ``out``, are undefined. DisagreementError and InvalidArgumentError leave the
+    communicator usable; any other error ends it, and later calls raise that first cause.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        store: str | Store | _core.Store | None = None,
+        *,
+        name: str = "default",
+        timeout_ms: int = 30_000,
+        listen: str = "",
+        port: int = 0,
+        transport: str = "auto",
+        streams: int = 0,
+        slice_bytes: int = 0,
+        window_bytes: int = 0,
+    ) -> None:
+        _check_place(rank, size)
+        if store is None:
+            if size != 1:
+                raise InvalidArgumentError(
+                    f"a group of {size} ranks needs store=, e.g. store='tcp://127.0.0.1:29500'"
+                )
+            store = MemoryStore()
+        if not 0 <= port <= 65535:
+            raise InvalidArgumentError(f"port must be 0 (any free one) to 65535, got {port}")
+        for key, value in (
+            ("streams", streams),
+            ("slice_bytes", slice_bytes),
+            ("window_bytes", window_bytes),
+        ):
+            if value < 0:
+                raise InvalidArgumentError(f"{key} must be 0 (the default) or more, got {value}")
+        self._core = _core.Communicator.create(
+            rank,
+            size,
+            store,
+            name,
+            _call_ms(timeout_ms),
+            listen,
+            port,
+            transport,
+            streams,
+            slice_bytes,
+            window_bytes,
+        )
+        _open.add(self)
+
+    @classmethod
+    def _of(cls, core: _core.Communicator) -> Communicator:
+        made = cls.__new__(cls)
+        made._core = core
+        _open.add(made)
+        return made
+
+    @property
+    def rank(self) -> int:
+        """This process's place in the group, 0 to ``size - 1``."""
+        return self._core.rank
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return self._core.size
+
+    def all_reduce(
+        self,
+        x: Array,
+        op: str = "sum",
+        codec: str = "int8/128",
+        plan: str = "auto",
+        timeout_ms: int | None = None,
+        out: Any = None,
+    ) -> Array:
+        """The elementwise ``op`` of every rank's ``x`` (any one shape), on every rank, same bits.
+
+        :param op: ``"sum"``, ``"avg"``, ``"max"`` or ``"min"``.
+        :param codec: how values travel: ``"exact"``, ``"bf16"``, ``"int8/32"``, ``"int4/128"``, …
+            What is no sum or average of float32, bfloat16 or float16 travels exactly in any case.
+        :param plan: ``"auto"``, ``"two_step"``, ``"ring"`` or ``"one_shot"``.
+        :param out: array of the shape and type of ``x`` to write to; may be ``x``.
+        """
+        return self.all_reduce_async(x, op, codec, plan, timeout_ms, out).result()
+
+    def all_reduce_async(
+        self,
+        x: Array,
+        op: str = "sum",
+        codec: str = "int8/128",
+        plan: str = "auto",
+        timeout_ms: int | None = None,
+        out: Any = None,
+    ) -> Work[Array]:
+        """:meth:`all_reduce` in the background."""
+        source = read_input(x)
+        target = _target(out, source, source.shape)
+        source = without_overlap(source, target, in_place=True)
+        core = self._core.start_all_reduce(
+            source.data, target.data, source.dtype, op, codec, plan, _call_ms(timeout_ms)
+        )
+        return Work(core, target)
+
+    def reduce_scatter(
+        self,
+        x: Array,
+        op: str = "sum",
+        codec: str = "int8/128",
+        plan: str = "auto",
+        timeout_ms: int | None = None,
+        out: Any = None,
+    ) -> Array:
+        """This rank's part of the elementwise ``op`` of every rank's ``x``.
+
+        ``x`` has shape ``(size * k, ...)``; the result is rows ``rank * k`` to ``(rank + 1) * k`` of
+        the reduction, of shape ``(k, ...)``.
+        """
+        return self.reduce_scatter_async(x, op, codec, plan, timeout_ms, out).result()
+
+    def reduce_scatter_async(
+        self,
+        x: Array,
+        op: str = "sum",
+        codec: str = "int8/128",
+        plan: str = "auto",
+        timeout_ms: int | None = None,
+        out: Any = None,
+    ) -> Work[Array]:
+        """:meth:`reduce_scatter` in the background."""
+        source = read_input(x)
+        if not source.shape or source.shape[0] % self.size != 0:
+            raise InvalidArgumentError(
+                f"reduce_scatter over {self.size} ranks needs an x whose first dimension is a "
+                f"multiple of {self.size}, got shape {source.shape}: pad it"
+            )
+        shape = (source.shape[0] // self.size, *source.shape[1:])
+        target = _target(out, source, shape)
+        source = without_overlap(source, target, in_place=False)
+        core = self._core.start_reduce_scatter(
+            source.data, target.data, source.dtype, op, codec, plan, _call_ms(timeout_ms)
+        )
+        return Work(core, target)
+
+    def all_gather(
+        self,
+        x: Array,
+        codec: str = "exact",
+        plan: str = "auto",
+        timeout_ms: int | None = None,
+        out: Any = None,
+    ) -> Array:
+        """Every rank's ``x``, concatenated along the first dimension in rank order.
+
+        ``x`` has shape ``(n, ...)``, the same on every rank; the result ``(size * n, ...)``. A 0-d
+        ``x`` gives a result of shape ``(size,)``. With a lossy codec this rank's own part is what
+        the others decode, too.
+        """
+        return self.all_gather_async(x, codec, plan, timeout_ms, out).result()
+
+    def all_gather_async(
+        self,
+        x: Array,
+        codec: str = "exact",
+        plan: str = "auto",
+        timeout_ms: int | None = None,
+        out: Any = None,
+    ) -> Work[Array]:
+        """:meth:`all_gather` in the background."""
+        source = read_input(x)
+        rows = source.shape or (1,)
+        target = _target(out, source, (rows[0] * self.size, *rows[1:]))
+        source = without_overlap(source, target, in_place=False)
+        core = self._core.start_all_gather(
+            source.data, target.data, source.dtype, codec, plan, _call_ms(timeout_ms)
+        )
+        return Work(core, target)
+
+    def broadcast(
+        self,
+        x: Array,
+        root: int,
+        codec: str = "exact",
+        plan: str = "auto",
+        timeout_ms: int | None = None,
+        out: Any = None,
+    ) -> Array:
+        """Rank ``root``'s ``x``, on every rank. Other ranks' ``x`` gives shape and type only.
+
+        With a lossy codec the root's result is what the others decode.
+        """
+        return self.broadcast_async(x, root, codec, plan, timeout_ms, out).result()
+
+    def broadcast_async(
+        self,
+        x: Array,
+        root: int,
+        codec: str = "exact",
+        plan: str = "auto",
+        timeout_ms: int | None = None,
+        out: Any = None,
+    ) -> Work[Array]:
+        """:meth:`broadcast` in the background."""
+        if not 0 <= root < self.size:
+            raise InvalidArgumentError(f"root must be 0 to {self.size - 1}, got {root}")
+        source = read_input(x)
+        target = _target(out, source, source.shape)
+        if self.rank == root:
+            target.data[...] = source.data  # the core works in place; numpy sees to any overlap
+        core = self._core.start_broadcast(
+            target.data, source.dtype, root, codec, plan, _call_ms(timeout_ms)
+        )
+        return Work(core, target)
+
+    def barrier(self, timeout_ms: int | None = None) -> None:
+        """Returns when every rank has entered."""
+        self.barrier_async(timeout_ms).wait()
+
+    def barrier_async(self, timeout_ms: int | None = None) -> Work[None]:
+        """:meth:`barrier` in the background."""
+        return Work(self._core.start_barrier(_call_ms(timeout_ms)), None)
+
+    def split(self, color: int, key: int = 0) -> Communicator | None:
+        """A communicator of the ranks that pass the same ``color``, ordered by (``key``, old rank).
+
+        Collective over this communicator; blocks. A negative color takes part and gets None.
+        """
+        part = self._core.split(color, key)
+        return None if part is None else Communicator._of(part)
+
+    def abort(self, reason: str = "aborted by the caller") -> None:
+        """Ends all calls in flight with AbortedError, here and on the other ranks; the communicator
+        is of no use afterwards. Never blocks."""
+        self._core.abort(reason)
+
+    def close(self) -> None:
+        """Ends calls in flight as :meth:`abort` does and leaves the group. Idempotent; also done by
+        leaving a ``with`` block, by the garbage collector and at the interpreter's exit."""
+        self._core.close()
+
+    def stats(self) -> CommunicatorStats:
+        """What this communicator has done so far."""
+        return CommunicatorStats(*self._core.stats())
+
+    def error_bound(
+        self,
+        codec: str = "int8/128",
+        *,
+        count: int,
+        absmax: float,
+        sum_absmax: float | None = None,
+        dtype: str = "float32",
+        plan: str = "auto",
+    ) -> float:
+        """The largest error that one element of an all-reduced sum may have, in the values' unit.
+
+        :param count: elements of the array.
+        :param absmax: largest magnitude that any rank holds (of a block, for that block's bound).
+        :param sum_absmax: largest magnitude of the exact sum; ``size * absmax`` if left out.
+        """
+        if sum_absmax is None:
+            sum_absmax = self.size * absmax
+        return self._core.error_bound(codec, plan, count, dtype, absmax, sum_absmax)
+
+    def __enter__(self) -> Communicator:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<tersum.Communicator rank {self.rank} of {self.size}>"
+
+
+# Calls in flight write to NumPy's memory, so they must end before the interpreter frees it.
+_open: weakref.WeakSet[Communicator] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for communicator in list(_open):
+        communicator.close()
+
+
+def _target(out: object, source: Source, shape: tuple[int, ...]) -> Target:
+    return new_output(source, shape) if out is None else given_output(out, source, shape)
+
+
+def _check_place(rank: int, size: int) -> None:
+    if size < 1:
+        raise InvalidArgumentError(f"size must be at least 1, got {size}")
+    if not 0 <= rank < size:
+        raise InvalidArgumentError(f"rank must be 0 to {size - 1} in a group of {size}, got {rank}")
+
+
+def _call_ms(timeout_ms: int | None) -> int:
+    """Milliseconds for the core, where 0 means the communicator's own deadline."""
+    if timeout_ms is None:
+        return 0
+    if not 1 <= timeout_ms <= _TIMEOUT_MS_MAX:
+        raise InvalidArgumentError(
+            f"timeout_ms must be 1 or more (None takes the communicator's), got {timeout_ms}"
+        )
+    return int(timeout_ms)
+
+
+def _wait_ms(timeout_ms: int | None) -> int:
+    """Milliseconds for the core, where -1 waits for the call's own deadline."""
+    if timeout_ms is None:
+        return -1
+    if timeout_ms < 0:
+        raise InvalidArgumentError(f"timeout_ms must be 0 or more, got {timeout_ms}")
+    return int(timeout_ms)
