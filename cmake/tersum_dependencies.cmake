@@ -30,7 +30,8 @@ if(NOT DEFINED TERSUM_JAX_INCLUDE_DIR)
   foreach(python IN LISTS python_candidates)
     if(python)
       execute_process(
-        COMMAND "${python}" -c "import jaxlib, os; print(os.path.join(os.path.dirname(jaxlib.__file__), 'include'))"
+        COMMAND "${python}" -c
+                "import jaxlib, pathlib; print(pathlib.Path(jaxlib.__file__).parent / 'include')"
         OUTPUT_VARIABLE jax_include OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET
         RESULT_VARIABLE jax_failed)
       if(jax_failed EQUAL 0 AND EXISTS "${jax_include}/xla/ffi/api/ffi.h")
