@@ -1,0 +1,119 @@
+#include "runtime/call_descriptor.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace tersum {
+namespace {
+
+void store_u64(std::byte* out, uint64_t value) {
+  for (int i = 0; i < 8; ++i) out[i] = static_cast<std::byte>(value >> (8 * i));
+}
+
+uint64_t load_u64(const std::byte* in, int bytes) {
+  uint64_t value = 0;
+  for (int i = 0; i < bytes; ++i) value |= static_cast<uint64_t>(in[i]) << (8 * i);
+  return value;
+}
+
+Status disagreement(std::string_view what, const std::string& own, int own_rank,
+                    const std::string& other, int other_rank) {
+  // The lower rank is named first, so that every rank reads the same sentence.
+  const bool own_first = own_rank < other_rank;
+  std::string text = "ranks disagree on ";
+  text += what;
+  text += ": rank " + std::to_string(own_first ? own_rank : other_rank) + " has " +
+          (own_first ? own : other) + ", rank " +
+          std::to_string(own_first ? other_rank : own_rank) + " has " + (own_first ? other : own) +
+          "; pass the same on every rank";
+  return {StatusCode::kDisagreement, std::move(text)};
+}
+
+}  // namespace
+
+void encode_descriptor(const CallDescriptor& descriptor,
+                       std::span<std::byte, kDescriptorBytes> out) {
+  TERSUM_CHECK(descriptor.codec.size() <= kCodecTextBytesMax);
+  std::fill(out.begin(), out.end(), std::byte{0});
+  out[0] = static_cast<std::byte>(descriptor.collective);
+  out[1] = static_cast<std::byte>(descriptor.op);
+  out[2] = static_cast<std::byte>(descriptor.type);
+  out[3] = static_cast<std::byte>(descriptor.plan);
+  for (int i = 0; i < 4; ++i) out[4 + i] = static_cast<std::byte>(descriptor.root >> (8 * i));
+  store_u64(out.data() + 8, descriptor.count);
+  out[16] = static_cast<std::byte>(descriptor.codec.size());
+  std::memcpy(out.data() + 17, descriptor.codec.data(), descriptor.codec.size());
+}
+
+std::optional<CallDescriptor> decode_descriptor(std::span<const std::byte> in) {
+  if (in.size() != kDescriptorBytes) return std::nullopt;
+  const auto codec_bytes = static_cast<size_t>(in[16]);
+  if (in[0] > std::byte{4} || in[1] > std::byte{3} || in[3] > std::byte{3} ||
+      in[2] >= std::byte{kDataTypeCount} || codec_bytes > kCodecTextBytesMax) {
+    return std::nullopt;
+  }
+  CallDescriptor descriptor;
+  descriptor.collective = static_cast<Collective>(in[0]);
+  descriptor.op = static_cast<ReduceOp>(in[1]);
+  descriptor.type = static_cast<DataType>(in[2]);
+  descriptor.plan = static_cast<PlanKind>(in[3]);
+  descriptor.root = static_cast<uint32_t>(load_u64(in.data() + 4, 4));
+  descriptor.count = load_u64(in.data() + 8, 8);
+  descriptor.codec = {reinterpret_cast<const char*>(in.data()) + 17, codec_bytes};
+  return descriptor;
+}
+
+Status compare_descriptors(const CallDescriptor& own, int own_rank, const CallDescriptor& other,
+                           int other_rank) {
+  const auto differ = [&](std::string_view what, std::string_view a, std::string_view b) {
+    return disagreement(what, std::string(a), own_rank, std::string(b), other_rank);
+  };
+  if (own.collective != other.collective) {
+    return differ("the collective", collective_name(own.collective),
+                  collective_name(other.collective));
+  }
+  if (own.count != other.count) {
+    return differ("the length", std::to_string(own.count) + " elements",
+                  std::to_string(other.count) + " elements");
+  }
+  if (own.type != other.type) {
+    return differ("the data type", data_type_name(own.type), data_type_name(other.type));
+  }
+  if (own.op != other.op) {
+    return differ("the operation", reduce_op_name(own.op), reduce_op_name(other.op));
+  }
+  if (own.codec != other.codec) return differ("the codec", own.codec, other.codec);
+  if (own.plan != other.plan) {
+    return differ("the plan", plan_kind_name(own.plan), plan_kind_name(other.plan));
+  }
+  if (own.root != other.root) {
+    return differ("the root", "rank " + std::to_string(own.root),
+                  "rank " + std::to_string(other.root));
+  }
+  return {};
+}
+
+size_t encode_cancel(const CancelNotice& notice, std::span<std::byte> out) {
+  const size_t text_bytes = std::min(notice.text.size(), kCancelTextBytesMax);
+  TERSUM_CHECK(out.size() >= 8 + text_bytes);
+  const auto code = static_cast<uint32_t>(notice.code);
+  for (int i = 0; i < 4; ++i) out[i] = static_cast<std::byte>(code >> (8 * i));
+  out[4] = static_cast<std::byte>(notice.poisons ? 1 : 0);
+  out[5] = out[6] = out[7] = std::byte{0};
+  std::memcpy(out.data() + 8, notice.text.data(), text_bytes);
+  return 8 + text_bytes;
+}
+
+std::optional<CancelNotice> decode_cancel(std::span<const std::byte> in) {
+  if (in.size() < 8 || in.size() > 8 + kCancelTextBytesMax) return std::nullopt;
+  CancelNotice notice;
+  notice.code = static_cast<StatusCode>(load_u64(in.data(), 4));
+  if (notice.code == StatusCode::kOk) notice.code = StatusCode::kProtocol;
+  notice.poisons = in[4] != std::byte{0};
+  notice.text = {reinterpret_cast<const char*>(in.data()) + 8, in.size() - 8};
+  return notice;
+}
+
+}  // namespace tersum

@@ -1,0 +1,54 @@
+// CallDescriptor: the arguments of a collective that all ranks must agree on; payload of kReady.
+//
+// Pure values. Invariant: a descriptor from the wire is only compared with the local one and printed,
+// never used to size anything.
+//
+// Offsets: collective 0, op 1, type 2, plan 3, root 4, count 8, codec length 16, codec text 17..127.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "tersum/data_type.h"
+#include "tersum/options.h"
+#include "tersum/status.h"
+
+namespace tersum {
+
+inline constexpr size_t kDescriptorBytes = 128;
+inline constexpr size_t kCodecTextBytesMax = 111;
+
+struct CallDescriptor {
+  Collective collective = Collective::kBarrier;
+  ReduceOp op = ReduceOp::kSum;
+  DataType type = DataType::kFloat32;
+  PlanKind plan = PlanKind::kAuto;
+  uint32_t root = 0;
+  uint64_t count = 0;      // elements handed in by one rank
+  std::string_view codec;  // canonical spec; views memory that outlives the descriptor
+};
+
+void encode_descriptor(const CallDescriptor& descriptor, std::span<std::byte, kDescriptorBytes> out);
+// The codec text views `in`. Empty when the bytes are no descriptor.
+std::optional<CallDescriptor> decode_descriptor(std::span<const std::byte> in);
+
+// Ok when equal; else kDisagreement naming the first differing argument, both values and both ranks.
+Status compare_descriptors(const CallDescriptor& own, int own_rank, const CallDescriptor& other,
+                           int other_rank);
+
+// Payload of kCancel: why a call ended, for the ranks that are still in it.
+struct CancelNotice {
+  StatusCode code = StatusCode::kAborted;
+  bool poisons = true;
+  std::string_view text;
+};
+inline constexpr size_t kCancelTextBytesMax = 1000;
+// Returns the bytes used; the text is cut to kCancelTextBytesMax. `out` holds at least that plus 8.
+size_t encode_cancel(const CancelNotice& notice, std::span<std::byte> out);
+std::optional<CancelNotice> decode_cancel(std::span<const std::byte> in);
+
+}  // namespace tersum

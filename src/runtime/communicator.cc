@@ -1,0 +1,292 @@
+#include "tersum/communicator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "base/check.h"
+#include "runtime/communicator_impl.h"
+#include "runtime/group_id.h"
+#include "runtime/process_node.h"
+#include "runtime/rendezvous.h"
+
+namespace tersum {
+namespace {
+
+constexpr int64_t kNsPerMs = 1'000'000;
+
+Status check_membership(int rank, int size, const CommunicatorOptions& options) {
+  if (size < 1 || size > 65'535) {
+    return invalid_argument("a group of " + std::to_string(size) +
+                            " ranks is not possible; pass a size of 1..65535");
+  }
+  if (rank < 0 || rank >= size) {
+    return invalid_argument("rank " + std::to_string(rank) + " is not in 0.." +
+                            std::to_string(size - 1));
+  }
+  if (options.timeout_ms <= 0) {
+    return invalid_argument("timeout_ms is " + std::to_string(options.timeout_ms) +
+                            "; pass a positive number of milliseconds");
+  }
+  if (options.slice_bytes < 4096 || options.slice_bytes > kPayloadBytesMax / 2) {
+    return invalid_argument("slice_bytes is " + std::to_string(options.slice_bytes) +
+                            "; pass 4096.." + std::to_string(kPayloadBytesMax / 2));
+  }
+  if (options.window_bytes < options.slice_bytes) {
+    return invalid_argument("window_bytes is below slice_bytes; pass at least " +
+                            std::to_string(options.slice_bytes));
+  }
+  return {};
+}
+
+// A call that failed before it began.
+class FailedWork final : public WorkImpl {
+ public:
+  explicit FailedWork(Status status) : status_(std::move(status)) {}
+  [[nodiscard]] bool done() const override { return true; }
+  Status wait(int64_t /*timeout_ms*/) override { return status_; }
+
+ private:
+  Status status_;
+};
+
+}  // namespace
+
+bool Work::done() const { return impl_ == nullptr || impl_->done(); }
+
+Status Work::wait(int64_t timeout_ms) {
+  if (impl_ == nullptr) {
+    return invalid_argument("this Work belongs to no call; use one returned by start_…");
+  }
+  return impl_->wait(timeout_ms);
+}
+
+CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Progress> progress,
+                                   std::shared_ptr<Member> member, CommunicatorOptions options,
+                                   bool admitted)
+    : progress_(std::move(progress)),
+      member_(std::move(member)),
+      options_(std::move(options)),
+      admitted_(admitted) {}
+
+CommunicatorImpl::~CommunicatorImpl() { close(); }
+
+Status CommunicatorImpl::run(const CallArguments& arguments, const CallOptions& call_options) {
+  auto operation = start_call(member_, arguments, call_options, options_.timeout_ms, 0, false,
+                              nullptr, nullptr);
+  if (!operation.ok()) return operation.status();
+  return operation.value()->wait(-1);
+}
+
+Work CommunicatorImpl::start(const CallArguments& arguments, const CallOptions& call_options) {
+  auto operation =
+      start_call(member_, arguments, call_options, options_.timeout_ms, 0, true, nullptr, nullptr);
+  if (!operation.ok()) return Work(std::make_shared<FailedWork>(operation.status()));
+  return Work(std::move(operation).value());
+}
+
+void CommunicatorImpl::abort(std::string_view reason) {
+  const Status status(StatusCode::kAborted, "aborted: " + std::string(reason));
+  // The poison is in force when abort() returns; the notices leave with the next round.
+  {
+    const std::lock_guard lock(member_->mutex);
+    if (member_->poison.ok()) member_->poison = status;
+  }
+  progress_->node().post(
+      [member = member_, status](Node& node) { node.abort_member(*member, status); });
+}
+
+void CommunicatorImpl::close() {
+  constexpr int64_t kDrainNs = 2'000 * kNsPerMs;
+  const std::lock_guard close_lock(close_mutex_);
+  if (closed_) return;
+  closed_ = true;
+  const Status reason(StatusCode::kClosed, "this communicator is closed; make a new one");
+  progress_->execute([](Node&) {});  // an abort that was posted goes first
+  progress_->drain(kDrainNs);
+  progress_->execute([&](Node& node) {
+    const uint64_t group = member_->group;
+    node.unregister_member(member_, reason);
+    if (admitted_ && !node.has_group(group)) node.transport().forget(group);
+  });
+  const std::lock_guard lock(member_->mutex);
+  member_->pool.clear();  // operations refer to their member: the circle ends here
+}
+
+CommunicatorStats CommunicatorImpl::stats() {
+  const std::lock_guard lock(member_->mutex);
+  return member_->stats;
+}
+
+Result<Communicator> CommunicatorImpl::split(int color, int key) {
+  struct Choice {
+    int64_t color;
+    int64_t key;
+  };
+  static_assert(sizeof(Choice) == 16);
+  const auto size = static_cast<size_t>(member_->size());
+  const Choice own{color, key};
+  std::vector<Choice> choices(size);
+  uint64_t split_number = 0;
+  {
+    const std::lock_guard lock(member_->mutex);
+    split_number = splits_++;
+  }
+  CallOptions exact;
+  exact.codec = "exact";
+  CallArguments gather{Collective::kAllGather, &own,          choices.data(), 2,
+                       DataType::kInt64,       ReduceOp::kSum, 0};
+  TERSUM_RETURN_IF_ERROR(run(gather, exact));
+  if (color < 0) return Communicator();
+  std::vector<std::tuple<int64_t, int>> members;
+  for (size_t i = 0; i < size; ++i) {
+    if (choices[i].color == color) members.emplace_back(choices[i].key, static_cast<int>(i));
+  }
+  std::sort(members.begin(), members.end());
+  std::vector<RankPlace> places;
+  int new_rank = 0;
+  for (const auto& [unused, old_rank] : members) {
+    if (old_rank == member_->rank) new_rank = static_cast<int>(places.size());
+    RankPlace place;
+    place.process = member_->places[static_cast<size_t>(old_rank)].process;
+    place.local = member_->places[static_cast<size_t>(old_rank)].local;
+    places.push_back(place);
+  }
+  const uint64_t group = derive_group_id(member_->group, split_number, color);
+  auto member = std::make_shared<Member>(progress_, group, new_rank, std::move(places),
+                                         member_->limits, false);
+  progress_->execute([&](Node& node) { node.register_member(member); });
+  return Communicator(std::make_shared<CommunicatorImpl>(progress_, member, options_, false));
+}
+
+Result<Communicator> create_on(const std::shared_ptr<Progress>& progress, int rank, int size,
+                               Store& store, const CommunicatorOptions& options,
+                               std::string_view name) {
+  TERSUM_RETURN_IF_ERROR(check_membership(rank, size, options));
+  const int64_t deadline = progress->clock().now_ns() + options.timeout_ms * kNsPerMs;
+  MeetingRequest request;
+  request.name = std::string(name);
+  request.index = rank;
+  request.count = size;
+  auto met = meet(*progress, store, request, options, deadline);
+  if (!met.ok()) return met.status();
+  const Meeting& meeting = met.value();
+  TERSUM_RETURN_IF_ERROR(link_up(*progress, meeting, request, options, deadline));
+  std::vector<RankPlace> places(static_cast<size_t>(size));
+  const ProcessId self = meeting.processes[static_cast<size_t>(rank)];
+  for (size_t i = 0; i < places.size(); ++i) {
+    places[i].process = meeting.processes[i];
+    places[i].local = meeting.processes[i] == self;
+  }
+  auto member =
+      std::make_shared<Member>(progress, meeting.group, rank, std::move(places),
+                               SliceLimits{options.slice_bytes, options.window_bytes}, false);
+  progress->execute([&](Node& node) { node.register_member(member); });
+  return Communicator(std::make_shared<CommunicatorImpl>(progress, member, options, true));
+}
+
+Result<Communicator> Communicator::create(int rank, int size, std::shared_ptr<Store> store,
+                                          const CommunicatorOptions& options,
+                                          std::string_view name) {
+  TERSUM_RETURN_IF_ERROR(check_membership(rank, size, options));
+  if (store == nullptr) return invalid_argument("store is null; pass open_store(\"tcp://…\", …)");
+  auto acquired = acquire_process_node(options);
+  if (!acquired.ok()) return acquired.status();
+  return create_on(acquired.value(), rank, size, *store, options, name);
+}
+
+int Communicator::rank() const { return impl_ ? impl_->member().rank : -1; }
+int Communicator::size() const { return impl_ ? impl_->member().size() : 0; }
+
+namespace {
+
+Status no_communicator() {
+  return {StatusCode::kClosed, "this Communicator is empty (a negative color in split)"};
+}
+
+}  // namespace
+
+#define TERSUM_RUN(arguments, options) \
+  return impl_ ? impl_->run(arguments, options) : no_communicator()
+#define TERSUM_START(arguments, options)   \
+  return impl_ ? impl_->start(arguments, options) \
+               : Work(std::make_shared<FailedWork>(no_communicator()))
+
+Status Communicator::all_reduce(const void* input, void* output, size_t count, DataType type,
+                                ReduceOp op, const CallOptions& options) {
+  TERSUM_RUN((CallArguments{Collective::kAllReduce, input, output, count, type, op, 0}), options);
+}
+
+Work Communicator::start_all_reduce(const void* input, void* output, size_t count, DataType type,
+                                    ReduceOp op, const CallOptions& options) {
+  TERSUM_START((CallArguments{Collective::kAllReduce, input, output, count, type, op, 0}), options);
+}
+
+Status Communicator::reduce_scatter(const void* input, void* output, size_t count, DataType type,
+                                    ReduceOp op, const CallOptions& options) {
+  TERSUM_RUN((CallArguments{Collective::kReduceScatter, input, output, count, type, op, 0}),
+             options);
+}
+
+Work Communicator::start_reduce_scatter(const void* input, void* output, size_t count,
+                                        DataType type, ReduceOp op, const CallOptions& options) {
+  TERSUM_START((CallArguments{Collective::kReduceScatter, input, output, count, type, op, 0}),
+               options);
+}
+
+Status Communicator::all_gather(const void* input, void* output, size_t count, DataType type,
+                                const CallOptions& options) {
+  TERSUM_RUN(
+      (CallArguments{Collective::kAllGather, input, output, count, type, ReduceOp::kSum, 0}),
+      options);
+}
+
+Work Communicator::start_all_gather(const void* input, void* output, size_t count, DataType type,
+                                    const CallOptions& options) {
+  TERSUM_START(
+      (CallArguments{Collective::kAllGather, input, output, count, type, ReduceOp::kSum, 0}),
+      options);
+}
+
+Status Communicator::broadcast(void* data, size_t count, DataType type, int root,
+                               const CallOptions& options) {
+  TERSUM_RUN(
+      (CallArguments{Collective::kBroadcast, data, data, count, type, ReduceOp::kSum, root}),
+      options);
+}
+
+Work Communicator::start_broadcast(void* data, size_t count, DataType type, int root,
+                                   const CallOptions& options) {
+  TERSUM_START(
+      (CallArguments{Collective::kBroadcast, data, data, count, type, ReduceOp::kSum, root}),
+      options);
+}
+
+Status Communicator::barrier(int64_t timeout_ms) {
+  const CallOptions options{"exact", PlanKind::kAuto, timeout_ms};
+  TERSUM_RUN((CallArguments{}), options);
+}
+
+Work Communicator::start_barrier(int64_t timeout_ms) {
+  const CallOptions options{"exact", PlanKind::kAuto, timeout_ms};
+  TERSUM_START((CallArguments{}), options);
+}
+
+Result<Communicator> Communicator::split(int color, int key) {
+  if (!impl_) return no_communicator();
+  return impl_->split(color, key);
+}
+
+void Communicator::abort(std::string_view reason) {
+  if (impl_) impl_->abort(reason);
+}
+
+void Communicator::close() {
+  if (impl_) impl_->close();
+}
+
+CommunicatorStats Communicator::stats() const {
+  return impl_ ? impl_->stats() : CommunicatorStats{};
+}
+
+}  // namespace tersum

@@ -1,0 +1,148 @@
+#include "runtime/compiled_plan.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace tersum {
+namespace {
+
+// A chunk is cut into at least this many slices, where that leaves messages of a useful size, so that
+// encoding, sending and decoding overlap: the part that cannot overlap is one slice at either end.
+constexpr size_t kSlicesPerChunk = 16;
+constexpr size_t kSliceBytesMin = kEagerBytesMax;
+constexpr uint32_t kWindowMax = 64;
+
+// The slice in values. Wire bytes decide, because the best message size is one in bytes; the memory in
+// flight, 2 (n-1) flows of `window` slices, decides when there are many ranks.
+void set_geometry(const SliceLimits& limits, size_t chunk_values, CompiledPlan& plan) {
+  const size_t block = plan.codec->block();
+  const size_t block_bytes = std::max<size_t>(plan.codec->wire_bytes(block), 1);
+  const auto flows = static_cast<size_t>(2 * std::max(plan.request.size - 1, 1));
+  const size_t chunk_bytes = plan.codec->wire_bytes(chunk_values);
+  size_t target = std::min(limits.slice_bytes, limits.window_bytes / (2 * flows));
+  target = std::min(target, std::max(chunk_bytes / kSlicesPerChunk, kSliceBytesMin));
+  // Where blocks are a few bytes, whole cache lines of values keep the kernels' pointers aligned.
+  const size_t granule = block * std::max<size_t>(1, 64 / block);
+  const size_t granule_bytes = block_bytes * (granule / block);
+  plan.slice_values = std::max<size_t>(target / granule_bytes, 1) * granule;
+  const size_t slice_bytes = plan.codec->wire_bytes(plan.slice_values);
+  plan.window = static_cast<uint32_t>(
+      std::clamp<size_t>(limits.window_bytes / (flows * slice_bytes), 2, kWindowMax));
+}
+
+uint64_t flow_key(uint32_t chunk, FlowPhase phase, int peer) {
+  return (static_cast<uint64_t>(chunk) << 17) | (static_cast<uint64_t>(phase) << 16) |
+         static_cast<uint64_t>(peer);
+}
+
+template <typename Flow>
+std::vector<std::pair<uint64_t, uint32_t>> make_lookup(const CompiledPlan& plan,
+                                                       const std::vector<Flow>& flows) {
+  std::vector<std::pair<uint64_t, uint32_t>> lookup;
+  lookup.reserve(flows.size());
+  for (uint32_t i = 0; i < flows.size(); ++i) {
+    lookup.emplace_back(flow_key(plan.roles[flows[i].role].chunk, flows[i].phase, flows[i].peer), i);
+  }
+  std::sort(lookup.begin(), lookup.end());
+  return lookup;
+}
+
+class RoleBuilder {
+ public:
+  RoleBuilder(CompiledPlan& plan, const Plan& source, int rank)
+      : plan_(plan), source_(source), rank_(rank) {}
+
+  void build(uint32_t chunk, const std::vector<Step>& steps) {
+    role_ = {};
+    role_.chunk = chunk;
+    role_.range = source_.chunks[chunk];
+    const size_t values = role_.range.end - role_.range.begin;
+    role_.slices = static_cast<uint32_t>((values + plan_.slice_values - 1) / plan_.slice_values);
+    index_ = static_cast<uint32_t>(plan_.roles.size());
+    take(steps, StepKind::kReceiveAdd, FlowPhase::kReduce, role_.adds);
+    for (uint32_t i = 0; i < role_.adds.count; ++i) {
+      if (plan_.in_flows[role_.adds.first + i].peer < rank_) ++role_.own_index;
+    }
+    take(steps, StepKind::kSendPartial, FlowPhase::kReduce, role_.partials);
+    take(steps, StepKind::kSendFinal, FlowPhase::kGather, role_.finals);
+    take(steps, StepKind::kReceiveStore, FlowPhase::kGather, role_.store);
+    take(steps, StepKind::kForward, FlowPhase::kGather, role_.forwards);
+    for (const Step& step : steps) {
+      if (step.chunk == chunk && step.kind == StepKind::kFinish) role_.finishes = true;
+    }
+    role_.produces = role_.finishes || role_.partials.count > 0;
+    plan_.roles.push_back(role_);
+  }
+
+ private:
+  void take(const std::vector<Step>& steps, StepKind kind, FlowPhase phase, FlowRange& range) {
+    const bool incoming = kind == StepKind::kReceiveAdd || kind == StepKind::kReceiveStore;
+    range.first = static_cast<uint32_t>(incoming ? plan_.in_flows.size() : plan_.out_flows.size());
+    for (const Step& step : steps) {
+      if (step.chunk != role_.chunk || step.kind != kind) continue;
+      const auto peer = static_cast<uint16_t>(step.peer);
+      if (incoming) {
+        plan_.in_flows.push_back({peer, phase, index_});
+      } else {
+        plan_.out_flows.push_back({peer, phase, index_});
+      }
+      ++range.count;
+    }
+    if (kind == StepKind::kReceiveAdd) {
+      // Contributions are summed in rank order whatever order the plan lists them in.
+      std::sort(plan_.in_flows.begin() + range.first, plan_.in_flows.end(),
+                [](const InFlow& a, const InFlow& b) { return a.peer < b.peer; });
+    }
+  }
+
+  CompiledPlan& plan_;
+  const Plan& source_;
+  int rank_;
+  ChunkRole role_;
+  uint32_t index_ = 0;
+};
+
+}  // namespace
+
+int find_flow(const std::vector<std::pair<uint64_t, uint32_t>>& lookup, uint32_t chunk,
+              FlowPhase phase, int peer) {
+  const std::pair<uint64_t, uint32_t> wanted{flow_key(chunk, phase, peer), 0};
+  const auto found = std::lower_bound(lookup.begin(), lookup.end(), wanted);
+  if (found == lookup.end() || found->first != wanted.first) return -1;
+  return static_cast<int>(found->second);
+}
+
+Result<std::shared_ptr<const CompiledPlan>> compile_plan(const PlanRequest& request,
+                                                         const Codec& codec, int rank,
+                                                         const SliceLimits& limits) {
+  TERSUM_CHECK(rank >= 0 && rank < request.size);
+  Result<Plan> made = make_plan(request);
+  if (!made.ok()) return made.status();
+  const Plan& source = made.value();
+  auto plan = std::make_shared<CompiledPlan>();
+  plan->request = request;
+  plan->codec = &codec;
+  plan->replicated = source.replicated;
+  size_t chunk_values = 0;
+  for (const ChunkRange& range : source.chunks) {
+    chunk_values = std::max(chunk_values, range.end - range.begin);
+  }
+  set_geometry(limits, chunk_values, *plan);
+  const std::vector<Step>& steps = source.steps[static_cast<size_t>(rank)];
+  // Steps grouped by chunk, in the order in which this rank first meets each chunk: the plan's way of
+  // spreading load.
+  std::vector<std::vector<Step>> per_chunk(source.chunks.size());
+  std::vector<uint32_t> order;
+  for (const Step& step : steps) {
+    if (per_chunk[step.chunk].empty()) order.push_back(step.chunk);
+    per_chunk[step.chunk].push_back(step);
+  }
+  RoleBuilder builder(*plan, source, rank);
+  for (const uint32_t chunk : order) builder.build(chunk, per_chunk[chunk]);
+  plan->in_lookup = make_lookup(*plan, plan->in_flows);
+  plan->out_lookup = make_lookup(*plan, plan->out_flows);
+  return std::shared_ptr<const CompiledPlan>(std::move(plan));
+}
+
+}  // namespace tersum

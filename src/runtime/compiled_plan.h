@@ -1,0 +1,95 @@
+// CompiledPlan: one rank's part of a plan, cut into flows and slices, ready to run.
+//
+// A *flow* is the messages of one chunk in one phase between two ranks: slices 0, 1, 2, … in order.
+// Flow control is per flow, and flows of one chunk form a tree, so a full window can only wait for
+// messages nearer to the tree's end: no cycle, no deadlock.
+//
+// Thread safety: immutable once made. Invariant: geometry (slice length, window) depends only on what
+// all ranks agree on.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "codec/codec.h"
+#include "plan/plan.h"
+#include "tersum/status.h"
+#include "wire/message.h"
+
+namespace tersum {
+
+struct InFlow {
+  uint16_t peer = 0;
+  FlowPhase phase = FlowPhase::kReduce;
+  uint32_t role = 0;  // index into CompiledPlan::roles
+};
+
+struct OutFlow {
+  uint16_t peer = 0;
+  FlowPhase phase = FlowPhase::kReduce;
+  uint32_t role = 0;
+};
+
+// A run of indices into in_flows or out_flows.
+struct FlowRange {
+  uint32_t first = 0;
+  uint32_t count = 0;
+};
+
+// What this rank does with one chunk.
+struct ChunkRole {
+  uint32_t chunk = 0;
+  ChunkRange range;
+  uint32_t slices = 0;
+  // Reduce side: contributions to add (rank order), own one among them; then exactly one of
+  // partials (send on) and finishes (own the value); none for ranks that only store.
+  FlowRange adds;
+  uint32_t own_index = 0;
+  FlowRange partials;
+  bool produces = false;  // has a reduce side at all
+  bool finishes = false;
+  FlowRange finals;
+  // Gather side.
+  FlowRange store;     // 0 or 1 flow
+  FlowRange forwards;
+};
+
+struct CompiledPlan {
+  PlanRequest request;
+  const Codec* codec = nullptr;
+  bool replicated = false;
+  size_t slice_values = 1;
+  uint32_t window = 2;  // slices of one flow that may be under way
+  std::vector<ChunkRole> roles;
+  std::vector<InFlow> in_flows;
+  std::vector<OutFlow> out_flows;
+  // (flow key, flow index), sorted: finds the flow that a message's header names.
+  std::vector<std::pair<uint64_t, uint32_t>> in_lookup;
+  std::vector<std::pair<uint64_t, uint32_t>> out_lookup;
+
+  [[nodiscard]] size_t slice_begin(const ChunkRole& role, uint32_t slice) const {
+    return role.range.begin + slice * slice_values;
+  }
+  [[nodiscard]] size_t slice_count(const ChunkRole& role, uint32_t slice) const {
+    const size_t begin = slice_begin(role, slice);
+    return begin + slice_values <= role.range.end ? slice_values : role.range.end - begin;
+  }
+};
+
+// Index of the flow with that peer, or -1 when the plan has none: a peer's claim is only compared.
+int find_flow(const std::vector<std::pair<uint64_t, uint32_t>>& lookup, uint32_t chunk,
+              FlowPhase phase, int peer);
+
+struct SliceLimits {
+  size_t slice_bytes = 64 * 1024;
+  size_t window_bytes = 8 * 1024 * 1024;
+};
+
+Result<std::shared_ptr<const CompiledPlan>> compile_plan(const PlanRequest& request,
+                                                         const Codec& codec, int rank,
+                                                         const SliceLimits& limits);
+
+}  // namespace tersum

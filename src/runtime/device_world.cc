@@ -1,0 +1,216 @@
+#include "runtime/device_world.h"
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "runtime/group_id.h"
+#include "runtime/member.h"
+#include "runtime/process_node.h"
+#include "runtime/progress.h"
+#include "runtime/rendezvous.h"
+#include "runtime/start_call.h"
+
+namespace tersum {
+namespace {
+
+constexpr int64_t kNsPerMs = 1'000'000;
+
+std::string join(std::span<const int64_t> values) {
+  std::string text;
+  for (const int64_t value : values) text += (text.empty() ? "" : ",") + std::to_string(value);
+  return text;
+}
+
+std::vector<int64_t> split_numbers(std::string_view text) {
+  std::vector<int64_t> values;
+  const char* at = text.data();
+  const char* const end = text.data() + text.size();
+  while (at < end) {
+    int64_t value = 0;
+    const auto [next, error] = std::from_chars(at, end, value);
+    if (error != std::errc()) break;
+    values.push_back(value);
+    at = next + 1;
+  }
+  return values;
+}
+
+class DeviceWorldImpl final : public DeviceWorld {
+ public:
+  DeviceWorldImpl(std::shared_ptr<Progress> progress, const CommunicatorOptions& options,
+                  int own_index, const Meeting& meeting)
+      : progress_(std::move(progress)), options_(options), own_index_(own_index), meeting_(meeting) {
+    for (size_t i = 0; i < meeting.extras.size(); ++i) {
+      for (const int64_t device : split_numbers(meeting.extras[i])) {
+        process_of_[device] = static_cast<int>(i);
+      }
+    }
+  }
+  ~DeviceWorldImpl() override { close(); }
+
+  // A member that stands for the processes themselves: it keeps the links alive and hears of losses.
+  void pin_links() {
+    std::vector<RankPlace> places(meeting_.processes.size());
+    for (size_t i = 0; i < places.size(); ++i) places[i] = place_of(static_cast<int>(i));
+    pin_ = std::make_shared<Member>(progress_, meeting_.group, own_index_, std::move(places),
+                                    SliceLimits{}, true);
+    progress_->execute([&](Node& node) { node.register_member(pin_); });
+  }
+
+  void start(const KeyedCall& call, OnDone on_done, void* context) override;
+  [[nodiscard]] bool is_local(std::span<const int64_t> group) const override;
+  [[nodiscard]] CommunicatorStats stats() const override;
+  void close() override;
+
+ private:
+  [[nodiscard]] RankPlace place_of(int process_index) const {
+    RankPlace place;
+    place.process = meeting_.processes[static_cast<size_t>(process_index)];
+    place.local = process_index == own_index_;
+    return place;
+  }
+  Result<std::shared_ptr<Member>> find_or_make_member(const KeyedCall& call);
+
+  const std::shared_ptr<Progress> progress_;
+  const CommunicatorOptions options_;
+  const int own_index_;
+  const Meeting meeting_;
+  std::map<int64_t, int> process_of_;  // global device id -> process index
+  std::shared_ptr<Member> pin_;
+
+  mutable std::mutex mutex_;
+  std::map<std::pair<uint64_t, int64_t>, std::shared_ptr<Member>> members_;
+  bool closed_ = false;
+};
+
+Result<std::shared_ptr<Member>> DeviceWorldImpl::find_or_make_member(const KeyedCall& call) {
+  const uint64_t group = device_group_id(meeting_.group, call.group);
+  const std::lock_guard lock(mutex_);
+  if (closed_) {
+    return Status(StatusCode::kClosed, "tersum is uninstalled or shut down in this process");
+  }
+  const auto found = members_.find({group, call.device});
+  if (found != members_.end()) return found->second;
+  const auto own = std::find(call.group.begin(), call.group.end(), call.device);
+  if (own == call.group.end()) {
+    return invalid_argument("device " + std::to_string(call.device) + " is not in its own group");
+  }
+  std::vector<RankPlace> places;
+  for (const int64_t device : call.group) {
+    const auto process = process_of_.find(device);
+    if (process == process_of_.end()) {
+      return invalid_argument("device " + std::to_string(device) +
+                              " is unknown; every process must have the same devices as when "
+                              "tersum was installed");
+    }
+    places.push_back(place_of(process->second));
+  }
+  auto member = std::make_shared<Member>(
+      progress_, group, static_cast<int>(own - call.group.begin()), std::move(places),
+      SliceLimits{options_.slice_bytes, options_.window_bytes}, true);
+  member->devices.assign(call.group.begin(), call.group.end());
+  members_[{group, call.device}] = member;
+  // Posted before the call's submission, so registered before it begins.
+  progress_->node().post([member](Node& node) { node.register_member(member); });
+  return member;
+}
+
+void DeviceWorldImpl::start(const KeyedCall& call, OnDone on_done, void* context) {
+  auto member = find_or_make_member(call);
+  if (!member.ok()) {
+    on_done(context, member.status());
+    return;
+  }
+  const CallArguments arguments{call.collective, call.input, call.output, call.count,
+                                call.type,       call.op,    0};
+  auto started = start_call(member.value(), arguments, call.options, options_.timeout_ms, call.key,
+                            true, on_done, context);
+  if (!started.ok()) on_done(context, started.status());
+}
+
+bool DeviceWorldImpl::is_local(std::span<const int64_t> group) const {
+  return std::all_of(group.begin(), group.end(), [&](int64_t device) {
+    const auto process = process_of_.find(device);
+    return process != process_of_.end() && process->second == own_index_;
+  });
+}
+
+CommunicatorStats DeviceWorldImpl::stats() const {
+  CommunicatorStats sum;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, member] : members_) {
+    const std::lock_guard member_lock(member->mutex);
+    sum.calls += member->stats.calls;
+    sum.values += member->stats.values;
+    sum.wire_bytes_sent += member->stats.wire_bytes_sent;
+    sum.wire_bytes_received += member->stats.wire_bytes_received;
+    sum.seconds += member->stats.seconds;
+  }
+  return sum;
+}
+
+void DeviceWorldImpl::close() {
+  constexpr int64_t kDrainNs = 2'000 * kNsPerMs;
+  std::vector<std::shared_ptr<Member>> members;
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_) return;
+    closed_ = true;
+    for (const auto& [key, member] : members_) members.push_back(member);
+  }
+  if (pin_) members.push_back(pin_);
+  const Status reason(StatusCode::kAborted, "tersum was uninstalled or shut down in this process");
+  progress_->drain(kDrainNs);
+  progress_->execute([&](Node& node) {
+    for (const auto& member : members) node.unregister_member(member, reason);
+    node.transport().forget(meeting_.group);
+  });
+  for (const auto& member : members) {
+    const std::lock_guard lock(member->mutex);
+    member->pool.clear();
+  }
+}
+
+}  // namespace
+
+Result<std::shared_ptr<DeviceWorld>> DeviceWorld::create(int process_index, int process_count,
+                                                         std::span<const int64_t> local_devices,
+                                                         std::shared_ptr<Store> store,
+                                                         const CommunicatorOptions& options,
+                                                         std::string_view name) {
+  if (process_count > 1 && store == nullptr) {
+    return invalid_argument("a world of several processes needs a store to meet in");
+  }
+  auto acquired = acquire_process_node(options);
+  if (!acquired.ok()) return acquired.status();
+  const std::shared_ptr<Progress> progress = acquired.value();
+  const int64_t deadline = progress->clock().now_ns() + options.timeout_ms * kNsPerMs;
+  MeetingRequest request;
+  request.name = std::string(name);
+  request.noun = "process";
+  request.index = process_index;
+  request.count = process_count;
+  request.extra = join(local_devices);
+  Meeting meeting;
+  if (process_count > 1) {
+    auto met = meet(*progress, *store, request, options, deadline);
+    if (!met.ok()) return met.status();
+    meeting = met.value();
+    TERSUM_RETURN_IF_ERROR(link_up(*progress, meeting, request, options, deadline));
+  } else {
+    // Nobody else needs to know this id; two worlds of one process must not share it.
+    static std::atomic<uint64_t> worlds{0};
+    meeting.group = derive_group_id(0, worlds.fetch_add(1), -1);
+    meeting.extras = {request.extra};
+    meeting.processes = {progress->node().transport().self()};
+  }
+  auto world = std::make_shared<DeviceWorldImpl>(progress, options, process_index, meeting);
+  world->pin_links();
+  return std::shared_ptr<DeviceWorld>(std::move(world));
+}
+
+}  // namespace tersum

@@ -1,0 +1,90 @@
+// The bound of a result, composed from the codec's per-block bound and the plan's terms.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "codec/codec.h"
+#include "plan/plan.h"
+#include "runtime/communicator_impl.h"
+#include "runtime/error_bound.h"
+#include "tersum/communicator.h"
+
+namespace tersum {
+namespace {
+
+// Half a unit in the last place, relative to the value: 2^-p for a significand of p bits. 0 where sums
+// are exact (integers wrap, they do not round).
+double rounding_unit(DataType type) {
+  switch (type) {
+    case DataType::kFloat64:
+      return std::ldexp(1.0, -53);
+    case DataType::kFloat32:
+      return std::ldexp(1.0, -24);
+    case DataType::kBFloat16:
+      return std::ldexp(1.0, -8);
+    case DataType::kFloat16:
+      return std::ldexp(1.0, -11);
+    default:
+      return 0.0;
+  }
+}
+
+// Below the smallest normal number rounding is absolute: half the smallest denormal.
+double rounding_floor(DataType type) {
+  switch (type) {
+    case DataType::kFloat64:
+      return std::numeric_limits<double>::denorm_min();
+    case DataType::kFloat32:
+      return std::numeric_limits<float>::denorm_min();
+    case DataType::kBFloat16:
+      return std::ldexp(1.0, -133);
+    case DataType::kFloat16:
+      return std::ldexp(1.0, -24);
+    default:
+      return 0.0;
+  }
+}
+
+}  // namespace
+
+double compose_error_bound(const Codec& codec, const PlanErrorTerms& terms, int ranks, double absmax,
+                           double sum_absmax) {
+  const DataType type = codec.value_type();
+  const auto size = static_cast<double>(ranks);
+  const double accumulate =
+      rounding_unit(type == DataType::kFloat64 ? DataType::kFloat64 : DataType::kFloat32);
+  // Every sum of at most `size` terms rounds size - 1 times, each at most its magnitude times 2^-24.
+  double error = is_floating(type) ? (size - 1) * accumulate * size * absmax * 1.01 : 0.0;
+  error += terms.contributions * codec.block_error_bound(absmax);
+  // What travels or is stored is rounded to the value type once more.
+  const double stored = rounding_unit(type);
+  const double floor = rounding_floor(type);
+  for (uint32_t i = 0; i < terms.partials; ++i) {
+    const double magnitude = size * absmax + error;
+    error += codec.block_error_bound(magnitude) + stored * magnitude + floor;
+  }
+  if (terms.finals > 0) error += codec.block_error_bound(sum_absmax + error);
+  error += 2 * (stored * (sum_absmax + error) + floor);
+  return error;
+}
+
+Result<double> Communicator::error_bound(std::string_view codec, PlanKind plan, size_t count,
+                                         DataType type, double absmax, double sum_absmax) const {
+  if (!impl_) return invalid_argument("this Communicator is empty");
+  Result<const Codec*> found = find_codec(codec, type, ReduceOp::kSum);
+  if (!found.ok()) return found.status();
+  const Codec& format = *found.value();
+  PlanRequest request;
+  request.size = impl_->member().size();
+  request.count = count;
+  request.granule = format.block();
+  request.kind = plan != PlanKind::kAuto
+                     ? plan
+                     : choose_plan(request.collective, request.size, format.wire_bytes(count));
+  Result<Plan> made = make_plan(request);
+  if (!made.ok()) return made.status();
+  return compose_error_bound(format, plan_error_terms(made.value()), request.size, absmax,
+                             sum_absmax);
+}
+
+}  // namespace tersum

@@ -1,0 +1,15 @@
+// Group ids that all members derive alike, without talking. Pure.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace tersum {
+
+// The id of the group that split number `split` of `parent` makes of those who passed `color`.
+uint64_t derive_group_id(uint64_t parent, uint64_t split, int64_t color);
+
+// The id of the group of these devices within a world.
+uint64_t device_group_id(uint64_t world, std::span<const int64_t> devices);
+
+}  // namespace tersum

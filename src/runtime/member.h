@@ -1,0 +1,81 @@
+// Member: one rank's place in one group, as the node knows it.
+//
+// Thread safety: fields under `mutex` may be used from any thread; all others belong to the holder of
+// the progress role.
+// Invariants: sequence numbers are drawn in the order in which calls reach the node's inbox. `poison`
+// is set once, to the first cause, and never cleared.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/compiled_plan.h"
+#include "runtime/operation.h"
+#include "tersum/communicator.h"
+#include "tersum/options.h"
+#include "tersum/status.h"
+#include "transport/link.h"
+
+namespace tersum {
+
+// Where a rank of the group lives.
+struct RankPlace {
+  ProcessId process;
+  bool local = false;     // in this process: messages are handed over, not sent
+  Link* link = nullptr;   // null while local, not linked, or after the link went down
+  bool left = false;      // said goodbye to this group
+  int64_t left_ns = 0;
+};
+
+class Progress;
+
+class Member {
+ public:
+  Member(std::shared_ptr<Progress> driver, uint64_t group_id, int own_rank,
+         std::vector<RankPlace> rank_places, SliceLimits slice_limits, bool calls_by_key)
+      : progress(std::move(driver)),
+        group(group_id),
+        rank(own_rank),
+        limits(slice_limits),
+        keyed(calls_by_key),
+        places(std::move(rank_places)) {}
+
+  [[nodiscard]] int size() const { return static_cast<int>(places.size()); }
+  // "rank 3", or "device 2048 (rank 3)" where ranks are devices.
+  [[nodiscard]] std::string name_of(int other) const {
+    std::string text = "rank " + std::to_string(other);
+    if (!devices.empty()) {
+      text = "device " + std::to_string(devices[static_cast<size_t>(other)]) + " (" + text + ")";
+    }
+    return text;
+  }
+
+  const std::shared_ptr<Progress> progress;
+  const uint64_t group;
+  const int rank;
+  const SliceLimits limits;
+  const bool keyed;  // calls are matched by keys of the caller instead of by sequence
+  std::vector<RankPlace> places;
+  std::vector<int64_t> devices;  // global device ids by rank; empty for ordinary groups
+
+  // Progress role only.
+  uint64_t begun_calls = 0;  // sequence numbers below this have begun here
+  std::vector<std::shared_ptr<Operation>> active;
+  std::vector<InMessage> parked;     // for calls that have not begun here
+  std::vector<uint64_t> failed_keys; // keyed calls that ended in an error: late messages are dropped
+  bool registered = false;
+  std::vector<std::shared_ptr<const CompiledPlan>> plans;  // cache, most recent last
+
+  // Any thread.
+  std::mutex mutex;
+  uint64_t next_call = 0;
+  Status poison;
+  CommunicatorStats stats;
+  std::vector<std::shared_ptr<Operation>> pool;
+};
+
+}  // namespace tersum

@@ -1,0 +1,134 @@
+// Node: the engine of one process: its transport, its groups, its operations in flight.
+//
+// Thread safety: submit(), post() and wake() from any thread; everything else belongs to the holder of
+// the progress role (see progress.h). The node never waits: step() does one round of what is possible.
+// A simulation steps many nodes in one thread on a virtual clock.
+// Invariants: messages are matched to calls by (group, rank, call), never by arrival; those of a call
+// that has not begun here are parked, within a bound; those of a call that is over are dropped.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/clock.h"
+#include "runtime/member.h"
+#include "runtime/operation.h"
+#include "tersum/status.h"
+#include "transport/transport.h"
+
+namespace tersum {
+
+class Node final : public TransportSink {
+ public:
+  Node(const Clock& clock, std::unique_ptr<Transport> transport);
+  ~Node() override;
+
+  // --- any thread ---
+  // Hands a prepared operation over; it begins in the next round. Wakes a sleeping role holder.
+  void submit(std::shared_ptr<Operation> operation);
+  // Runs `task` in the next round, on the role holder's thread.
+  void post(std::function<void(Node&)> task);
+  // Operations handed over and not ended yet: whether somebody has to make progress.
+  [[nodiscard]] bool busy() const { return pending_.load(std::memory_order_acquire) > 0; }
+  void wake() { transport_->wake(); }
+  [[nodiscard]] const Clock& clock() const { return clock_; }
+
+  // --- progress role ---
+  // One round: takes what was submitted, polls the transport, advances operations. True if anything
+  // moved.
+  bool step();
+  // Nanoseconds until the next deadline, at most `limit_ns`; how long a sleep may last.
+  [[nodiscard]] int64_t sleep_ns(int64_t limit_ns) const;
+  void sleep(int64_t timeout_ns) { transport_->wait(timeout_ns); }
+  // Bytes that still have to leave for peers, over all links.
+  [[nodiscard]] size_t backlog_bytes() const;
+  // Operations that have ended since the node was made: lets a waiter see that others may be done.
+  [[nodiscard]] uint64_t ended_calls() const { return ended_calls_; }
+
+  void register_member(const std::shared_ptr<Member>& member);
+  // Says goodbye to the group's ranks, fails what is in flight, forgets the group and releases links
+  // that no other member uses.
+  void unregister_member(const std::shared_ptr<Member>& member, const Status& reason);
+  void poison(Member& member, const Status& cause);
+  // Ends everything in flight, poisons the group here and on its other ranks.
+  void abort_member(Member& member, const Status& reason);
+  [[nodiscard]] Transport& transport() { return *transport_; }
+  [[nodiscard]] bool has_group(uint64_t group) const;
+  // Outcome of a connection attempt: failed attempts stay listed until asked for.
+  [[nodiscard]] Status connect_failure(ProcessId peer);
+
+  // For operations.
+  Result<SlotRef> reserve(size_t bytes) { return transport_->arena().reserve(bytes); }
+  void send(Member& member, const MessageHeader& header, const SlotRef& payload);
+  [[nodiscard]] size_t link_backlog_bytes(const Member& member, int rank) const;
+  // Budget for payloads that travel before the receiver is ready, per link.
+  [[nodiscard]] bool eager_room(const Member& member, int rank, size_t bytes) const;
+  void take_eager(const Member& member, int rank, size_t bytes);
+  void give_back_eager(const Member& member, int rank, size_t bytes);
+  void ping(Member& member, int rank);
+  [[nodiscard]] bool heard_since(const Member& member, int rank, int64_t since_ns) const;
+  void operation_ended(Operation& operation);
+
+  // TransportSink.
+  void on_message(Link& link, InMessage message) override;
+  void on_link_down(Link& link, const Status& reason) override;
+  void on_link_up(Link& link) override;
+  void on_connect_failed(ProcessId peer, const Status& reason) override;
+
+ private:
+  struct LinkState {
+    Link* link = nullptr;
+    ProcessId peer;
+    int64_t last_heard_ns = 0;
+    size_t eager_bytes = 0;
+    size_t parked_bytes = 0;
+    uint32_t members = 0;  // members that use it
+    bool dirty = false;    // something was queued since the last flush
+  };
+  struct Submission {
+    std::shared_ptr<Operation> operation;
+    std::function<void(Node&)> task;
+  };
+
+  bool drain_submissions();
+  void begin_operation(std::shared_ptr<Operation> operation);
+  bool advance_operations();
+  bool deliver_local();
+  void flush_links();
+  void route(InMessage message, LinkState* from);
+  void route_to_member(Member& member, InMessage message, LinkState* from);
+  void on_idle_cancel(Member& member, const InMessage& message);
+  void on_goodbye(const MessageHeader& header);
+  void adopt_parked(Member& member, Operation& operation);
+  void adopt_unknown(Member& member);
+  [[nodiscard]] bool is_over(const Member& member, uint64_t call) const;
+  [[nodiscard]] Member* find_member(uint64_t group, int rank) const;
+  LinkState* find_link(const Link* link);
+  [[nodiscard]] const LinkState* find_link(const Link* link) const;
+
+  const Clock& clock_;
+  std::unique_ptr<Transport> transport_;
+  int64_t now_ns_ = 0;
+
+  std::mutex submissions_mutex_;
+  std::vector<Submission> submissions_;
+  std::vector<Submission> taken_;
+  std::atomic<int64_t> pending_{0};
+
+  std::vector<std::shared_ptr<Member>> members_;
+  std::vector<LinkState> links_;
+  std::vector<InMessage> local_messages_;
+  std::vector<InMessage> local_batch_;
+  std::vector<InMessage> unknown_;           // for groups not known here yet
+  std::vector<uint64_t> closed_groups_;
+  std::vector<std::pair<ProcessId, Status>> connect_failures_;
+  uint64_t ended_calls_ = 0;
+  bool any_dirty_ = false;
+};
+
+}  // namespace tersum

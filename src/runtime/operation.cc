@@ -1,0 +1,391 @@
+#include "runtime/operation.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/check.h"
+#include "plan/plan.h"
+#include "runtime/member.h"
+#include "runtime/node.h"
+
+namespace tersum {
+namespace {
+
+constexpr int64_t kNsPerMs = 1'000'000;
+// A rank that said goodbye cannot enter any more, but its last messages may still be on another stream.
+constexpr int64_t kGoodbyeGraceNs = 1'000 * kNsPerMs;
+
+PlanRequest plan_request(const CallRequest& request, int size) {
+  PlanRequest plan;
+  plan.collective = request.collective;
+  plan.size = size;
+  plan.root = request.root;
+  plan.granule = request.codec->block();
+  const bool per_rank = request.collective == Collective::kReduceScatter ||
+                        request.collective == Collective::kAllGather;
+  plan.count = per_rank ? request.count * static_cast<size_t>(size) : request.count;
+  plan.kind = request.plan != PlanKind::kAuto
+                  ? request.plan
+                  : choose_plan(request.collective, size, request.codec->wire_bytes(request.count));
+  return plan;
+}
+
+bool same_request(const PlanRequest& a, const PlanRequest& b) {
+  return a.collective == b.collective && a.kind == b.kind && a.size == b.size &&
+         a.count == b.count && a.granule == b.granule && a.root == b.root;
+}
+
+}  // namespace
+
+void Operation::prepare(std::shared_ptr<Member> member, const CallRequest& request, OnDone on_done,
+                        void* context) {
+  member_ = std::move(member);
+  request_ = request;
+  on_done_ = on_done;
+  context_ = context;
+  deadline_ns_ = request.start_ns + request.timeout_ms * kNsPerMs;
+  ping_ns_ = request.start_ns + request.timeout_ms * kNsPerMs / 2;
+  pinged_ = false;
+  begun_ = false;
+  codec_text_ = request.codec->spec().to_string();
+  descriptor_ = {request.collective,
+                 request.op,
+                 request.type,
+                 request.plan,
+                 static_cast<uint32_t>(request.root),
+                 request.count,
+                 codec_text_};
+  status_ = {};
+  done_.store(false, std::memory_order_release);
+}
+
+void Operation::begin(Node& node) {
+  TERSUM_CHECK(!begun_);
+  begun_ = true;
+  peers_.assign(static_cast<size_t>(member_->size()), {});
+  ready_peers_ = 0;
+  open_roles_ = 0;
+  bytes_sent_ = bytes_received_ = 0;
+  in_.clear();
+  out_.clear();
+  roles_.clear();
+  plan_.reset();
+  Status poison;
+  {
+    const std::lock_guard lock(member_->mutex);
+    poison = member_->poison;
+  }
+  if (!poison.ok()) {
+    finish(node, poison);
+    return;
+  }
+  if (Status resolved = resolve_plan(); !resolved.ok()) {
+    fail(node, resolved);
+    return;
+  }
+  reset_states();
+  send_ready(node);
+}
+
+// The plan for this shape, from the member's cache or made now.
+Status Operation::resolve_plan() {
+  constexpr size_t kPlansKept = 64;
+  const PlanRequest wanted = plan_request(request_, member_->size());
+  for (const auto& plan : member_->plans) {
+    if (plan->codec == request_.codec && same_request(plan->request, wanted)) {
+      plan_ = plan;
+      return {};
+    }
+  }
+  auto compiled = compile_plan(wanted, *request_.codec, member_->rank, member_->limits);
+  if (!compiled.ok()) return compiled.status();
+  plan_ = compiled.value();
+  if (member_->plans.size() >= kPlansKept) member_->plans.erase(member_->plans.begin());
+  member_->plans.push_back(plan_);
+  return {};
+}
+
+void Operation::reset_states() {
+  in_.assign(plan_->in_flows.size(), {});
+  out_.assign(plan_->out_flows.size(), {});
+  for (OutState& out : out_) out.granted = plan_->window;
+  roles_.assign(plan_->roles.size(), {});
+  open_roles_ = static_cast<uint32_t>(roles_.size());
+  for (uint32_t i = 0; i < roles_.size(); ++i) refresh_role(i);
+  const size_t inbox_count = plan_->in_flows.size() * plan_->window;
+  if (inbox_.size() < inbox_count) inbox_.resize(inbox_count);
+  if (plan_->replicated && own_wires_.size() < plan_->window) own_wires_.resize(plan_->window);
+  leaf_cursor_ = 0;
+}
+
+MessageHeader Operation::header(MessageKind kind, int to_rank) const {
+  MessageHeader header;
+  header.kind = kind;
+  header.from_rank = static_cast<uint16_t>(member_->rank);
+  header.to_rank = static_cast<uint16_t>(to_rank);
+  header.group = member_->group;
+  header.call = request_.call;
+  return header;
+}
+
+void Operation::send_ready(Node& node) {
+  if (member_->size() == 1) return;
+  Result<SlotRef> slot = node.reserve(kDescriptorBytes);
+  if (!slot.ok()) {
+    fail(node, slot.status());
+    return;
+  }
+  encode_descriptor(descriptor_, slot->bytes().first<kDescriptorBytes>());
+  // Starting behind the own rank, so that not everybody talks to rank 0 first.
+  for (int i = 1; i < member_->size(); ++i) {
+    const int peer = (member_->rank + i) % member_->size();
+    MessageHeader ready = header(MessageKind::kReady, peer);
+    ready.payload_bytes = kDescriptorBytes;
+    node.send(*member_, ready, *slot);
+  }
+}
+
+void Operation::on_message(Node& node, InMessage message) {
+  if (done()) return;
+  switch (message.header.kind) {
+    case MessageKind::kReady:
+      on_ready(node, message);
+      break;
+    case MessageKind::kData:
+      on_data(node, std::move(message));
+      break;
+    case MessageKind::kCredit:
+      on_credit(node, message.header);
+      break;
+    case MessageKind::kCancel:
+      if (const auto notice = decode_cancel(message.payload)) {
+        on_cancel(node, *notice, message.header.from_rank);
+      } else {
+        fail_protocol(node, message.header.from_rank, "an unreadable cancel notice");
+      }
+      break;
+    default:
+      fail_protocol(node, message.header.from_rank, "a message kind that calls do not have");
+  }
+}
+
+void Operation::on_ready(Node& node, const InMessage& message) {
+  const int from = message.header.from_rank;
+  const auto other = decode_descriptor(message.payload);
+  PeerState& peer = peers_[static_cast<size_t>(from)];
+  if (!other || peer.ready) {
+    fail_protocol(node, from, peer.ready ? "a second descriptor" : "an unreadable descriptor");
+    return;
+  }
+  if (Status agreed = compare_descriptors(descriptor_, member_->rank, *other, from); !agreed.ok()) {
+    fail(node, agreed);
+    return;
+  }
+  peer.ready = true;
+  ++ready_peers_;
+  if (peer.eager_bytes > 0) node.give_back_eager(*member_, from, peer.eager_bytes);
+  peer.eager_bytes = 0;
+  for (size_t i = 0; i < early_.size() && !done();) {
+    if (early_[i].header.from_rank != from) {
+      ++i;
+      continue;
+    }
+    InMessage data = std::move(early_[i]);
+    early_.erase(early_.begin() + static_cast<std::ptrdiff_t>(i));
+    on_data(node, std::move(data));
+  }
+}
+
+// Everything the header says is compared with the local plan; nothing of it sizes anything.
+void Operation::on_data(Node& node, InMessage message) {
+  const MessageHeader& got = message.header;
+  if (!peers_[got.from_rank].ready) {
+    early_.push_back(std::move(message));
+    return;
+  }
+  const int flow = find_flow(plan_->in_lookup, got.chunk, got.phase, got.from_rank);
+  if (flow < 0) {
+    fail_protocol(node, got.from_rank, "data of a flow that the plan does not have");
+    return;
+  }
+  const auto index = static_cast<uint32_t>(flow);
+  const ChunkRole& role = plan_->roles[plan_->in_flows[index].role];
+  InState& state = in_[index];
+  const bool in_window = got.slice >= state.consumed && got.slice - state.consumed < plan_->window &&
+                         got.slice < role.slices;
+  if (!in_window || inbox(index, got.slice).payload.data() != nullptr) {
+    fail_protocol(node, got.from_rank, "a slice outside its window");
+    return;
+  }
+  const size_t expected = plan_->codec->wire_bytes(plan_->slice_count(role, got.slice));
+  if (message.payload.size() != expected) {
+    fail_protocol(node, got.from_rank, "a slice of the wrong length");
+    return;
+  }
+  ++state.arrived;
+  bytes_received_ += expected;
+  inbox(index, got.slice) = std::move(message);
+}
+
+void Operation::on_credit(Node& node, const MessageHeader& got) {
+  const int flow = plan_ ? find_flow(plan_->out_lookup, got.chunk, got.phase, got.from_rank) : -1;
+  if (flow < 0 || got.slice > out_[static_cast<size_t>(flow)].sent) {
+    fail_protocol(node, got.from_rank, "credit for what was never sent");
+    return;
+  }
+  OutState& out = out_[static_cast<size_t>(flow)];
+  out.granted = std::max(out.granted, got.slice + plan_->window);
+}
+
+void Operation::fail_protocol(Node& node, int from_rank, const char* what) {
+  fail(node, {StatusCode::kProtocol,
+              member_->name_of(from_rank) + " sent " + what +
+                  "; check that all ranks run the same version of tersum"});
+}
+
+bool Operation::advance(Node& node, int64_t now_ns) {
+  if (done()) return false;
+  bool moved = advance_stores(node);
+  moved |= advance_combines(node);
+  moved |= advance_leaves(node);
+  if (done()) return true;
+  if (complete()) {
+    finish(node, {});
+    return true;
+  }
+  check_deadline(node, now_ns);
+  return moved || done();
+}
+
+bool Operation::complete() const {
+  return open_roles_ == 0 && ready_peers_ + 1 == static_cast<uint32_t>(member_->size());
+}
+
+void Operation::check_deadline(Node& node, int64_t now_ns) {
+  if (!pinged_ && now_ns >= ping_ns_) {
+    pinged_ = true;
+    ping_ns_ = now_ns;
+    for (int peer = 0; peer < member_->size(); ++peer) {
+      if (peer != member_->rank) node.ping(*member_, peer);
+    }
+  }
+  for (int peer = 0; peer < member_->size(); ++peer) {
+    const RankPlace& place = member_->places[static_cast<size_t>(peer)];
+    if (place.left && !peers_[static_cast<size_t>(peer)].ready &&
+        now_ns - place.left_ns > kGoodbyeGraceNs) {
+      fail(node, {StatusCode::kPeerLost,
+                  member_->name_of(peer) + " has left the group; make a new communicator"});
+      return;
+    }
+  }
+  if (now_ns < deadline_ns_) return;
+  fail(node, {StatusCode::kTimeout, blame(node)});
+}
+
+// Who holds the call up: ranks that have not entered, else ranks that do not answer, else ranks whose
+// data is missing.
+std::string Operation::blame(const Node& node) const {
+  std::string late, silent, owing;
+  const auto add = [](std::string& list, const std::string& name) {
+    if (list.size() < 200) list += (list.empty() ? "" : ", ") + name;
+  };
+  for (int peer = 0; peer < member_->size(); ++peer) {
+    if (peer == member_->rank) continue;
+    if (!peers_[static_cast<size_t>(peer)].ready) add(late, member_->name_of(peer));
+    if (!node.heard_since(*member_, peer, ping_ns_)) add(silent, member_->name_of(peer));
+    if (still_needs(peer)) add(owing, member_->name_of(peer));
+  }
+  std::string text(collective_name(request_.collective));
+  text += " passed its deadline of " + std::to_string(request_.timeout_ms) + " ms: ";
+  if (!late.empty()) {
+    text += late + " did not enter the call";
+  } else if (!silent.empty()) {
+    text += silent + " stopped answering";
+  } else {
+    text += "still waiting for data of " + owing;
+  }
+  return text + "; look at that rank, or raise timeout_ms";
+}
+
+bool Operation::still_needs(int rank) const {
+  if (!peers_[static_cast<size_t>(rank)].ready) return true;
+  for (size_t i = 0; i < in_.size(); ++i) {
+    const InFlow& flow = plan_->in_flows[i];
+    if (flow.peer == rank && in_[i].arrived < plan_->roles[flow.role].slices) return true;
+  }
+  for (size_t i = 0; i < out_.size(); ++i) {
+    const OutFlow& flow = plan_->out_flows[i];
+    if (flow.peer == rank && out_[i].sent < plan_->roles[flow.role].slices) return true;
+  }
+  return false;
+}
+
+void Operation::on_peer_down(Node& node, int rank, const Status& reason) {
+  if (done() || !still_needs(rank)) return;
+  fail(node, {StatusCode::kPeerLost, member_->name_of(rank) + " is gone (" +
+                                         std::string(reason.message()) +
+                                         "); make a new communicator without it"});
+}
+
+void Operation::on_cancel(Node& node, const CancelNotice& notice, int from_rank) {
+  if (done()) return;
+  std::string text(notice.text);
+  if (notice.code == StatusCode::kAborted || notice.code == StatusCode::kClosed) {
+    text = member_->name_of(from_rank) + ": " + text;
+  }
+  const Status status(notice.code, std::move(text));
+  if (notice.poisons) node.poison(*member_, status);
+  notify_others(node, Status(notice.code, std::string(notice.text)));
+  finish(node, status);
+}
+
+void Operation::fail(Node& node, const Status& status) {
+  if (done()) return;
+  TERSUM_CHECK(!status.ok());
+  // Ranks that disagreed have all dropped the same call: the group is as it was before.
+  if (status.code() != StatusCode::kDisagreement) node.poison(*member_, status);
+  notify_others(node, status);
+  finish(node, status);
+}
+
+void Operation::notify_others(Node& node, const Status& status) {
+  const CancelNotice notice{status.code(), status.code() != StatusCode::kDisagreement,
+                            status.message()};
+  Result<SlotRef> slot = node.reserve(8 + kCancelTextBytesMax);
+  if (!slot.ok()) return;  // the others have their own deadlines
+  const size_t bytes = encode_cancel(notice, slot->bytes());
+  for (int peer = 0; peer < member_->size(); ++peer) {
+    if (peer == member_->rank) continue;
+    MessageHeader cancel = header(MessageKind::kCancel, peer);
+    cancel.payload_bytes = static_cast<uint32_t>(bytes);
+    node.send(*member_, cancel, *slot);
+  }
+}
+
+void Operation::finish(Node& node, Status status) {
+  for (InMessage& message : inbox_) message = {};
+  early_.clear();
+  for (SlotRef& slot : own_wires_) slot = {};
+  for (size_t peer = 0; peer < peers_.size(); ++peer) {
+    if (peers_[peer].eager_bytes == 0) continue;
+    node.give_back_eager(*member_, static_cast<int>(peer), peers_[peer].eager_bytes);
+    peers_[peer].eager_bytes = 0;
+  }
+  {
+    const std::lock_guard lock(member_->mutex);
+    CommunicatorStats& stats = member_->stats;
+    ++stats.calls;
+    stats.values += request_.count;
+    stats.wire_bytes_sent += bytes_sent_;
+    stats.wire_bytes_received += bytes_received_;
+    stats.seconds += static_cast<double>(node.clock().now_ns() - request_.start_ns) * 1e-9;
+  }
+  status_ = std::move(status);
+  node.operation_ended(*this);
+  const OnDone on_done = on_done_;
+  void* const context = context_;
+  done_.store(true, std::memory_order_release);
+  if (on_done != nullptr) on_done(context, status_);
+}
+
+}  // namespace tersum

@@ -1,0 +1,180 @@
+// Operation: one collective in flight on one rank, as a state machine that only advances.
+//
+// It runs a compiled plan slice by slice: contributions are encoded straight into what travels, combined
+// by the chunk's owner straight from what arrived, and the owner's bytes are decoded by everybody. It
+// owns no thread, never waits, and knows no transport: it sends through its node.
+//
+// Thread safety: begin, on_message, advance, fail belong to the holder of the progress role. `done`,
+// `status` (after done) and the wait of the runtime may be used from any thread.
+// Invariants: the caller's memory is touched only between begin() and the moment `done` becomes true,
+// and only by the role's holder. An operation ends without error only after every rank's descriptor
+// was received and agreed, so no message of a completed call can still be under way to this rank.
+// Objects are pooled: no allocation after the first call of a size.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "codec/codec.h"
+#include "runtime/call_descriptor.h"
+#include "runtime/compiled_plan.h"
+#include "tersum/options.h"
+#include "tersum/status.h"
+#include "transport/link.h"
+
+namespace tersum {
+
+class Member;
+class Node;
+
+// What a caller asks for; plain values and borrowed pointers.
+struct CallRequest {
+  Collective collective = Collective::kBarrier;
+  const void* input = nullptr;
+  void* output = nullptr;
+  size_t count = 0;  // as in the public API of the collective
+  DataType type = DataType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  const Codec* codec = nullptr;
+  PlanKind plan = PlanKind::kAuto;
+  int root = 0;
+  int64_t start_ns = 0;
+  int64_t timeout_ms = 0;
+  uint64_t call = 0;  // sequence number or key
+};
+
+using OnDone = void (*)(void* context, const Status& status);
+
+// What a public Work handle refers to: an operation, or a call that failed before it began.
+class WorkImpl {
+ public:
+  virtual ~WorkImpl() = default;
+  [[nodiscard]] virtual bool done() const = 0;
+  // As Work::wait.
+  virtual Status wait(int64_t timeout_ms) = 0;
+};
+
+class Operation final : public WorkImpl {
+ public:
+  // --- any thread ---
+  [[nodiscard]] bool done() const override { return done_.load(std::memory_order_acquire); }
+  Status wait(int64_t timeout_ms) override;
+  // Require done().
+  [[nodiscard]] const Status& status() const { return status_; }
+
+  // --- before the operation is handed to the node ---
+  void prepare(std::shared_ptr<Member> member, const CallRequest& request, OnDone on_done,
+               void* context);
+
+  // --- progress role ---
+  void begin(Node& node);
+  void on_message(Node& node, InMessage message);
+  // Does what is possible now, a bounded amount; true if anything moved.
+  bool advance(Node& node, int64_t now_ns);
+  // Ends the call here and, by a notice, on the other ranks. No effect after the end.
+  void fail(Node& node, const Status& status);
+  // A notice of another rank ended the call.
+  void on_cancel(Node& node, const CancelNotice& notice, int from_rank);
+  // The process of `rank` is gone. Fails unless everything of that rank has arrived already.
+  void on_peer_down(Node& node, int rank, const Status& reason);
+
+  [[nodiscard]] Member& member() { return *member_; }
+  [[nodiscard]] const CallRequest& request() const { return request_; }
+  [[nodiscard]] int64_t deadline_ns() const { return deadline_ns_; }
+
+ private:
+  struct InState {
+    uint32_t consumed = 0;
+    uint32_t credited = 0;
+    uint32_t arrived = 0;
+  };
+  struct OutState {
+    uint32_t sent = 0;
+    uint32_t granted = 0;
+  };
+  struct RoleState {
+    uint32_t produced = 0;  // slices through the reduce side
+    uint32_t encoded = 0;   // replicated plans: slices sent, not yet combined
+    uint32_t stored = 0;    // slices through the gather side
+    bool complete = false;
+  };
+  struct PeerState {
+    bool ready = false;
+    uint32_t eager_bytes = 0;  // sent before the peer was ready
+  };
+
+  // Set-up (operation.cc).
+  Status resolve_plan();
+  void reset_states();
+  void send_ready(Node& node);
+  void on_ready(Node& node, const InMessage& message);
+  void on_data(Node& node, InMessage message);
+  void on_credit(Node& node, const MessageHeader& header);
+  void fail_protocol(Node& node, int from_rank, const char* what);
+  void finish(Node& node, Status status);
+  [[nodiscard]] bool complete() const;
+  void check_deadline(Node& node, int64_t now_ns);
+  [[nodiscard]] std::string blame(const Node& node) const;
+  [[nodiscard]] bool still_needs(int rank) const;
+  void notify_others(Node& node, const Status& status);
+
+  // Slices (operation_slices.cc).
+  bool advance_stores(Node& node);
+  bool advance_combines(Node& node);
+  bool advance_leaves(Node& node);
+  bool produce_slice(Node& node, uint32_t role_index);
+  bool encode_replicated(Node& node, uint32_t role_index);
+  bool combine_replicated(Node& node, uint32_t role_index);
+  bool store_slice(Node& node, uint32_t role_index);
+  [[nodiscard]] bool have_slice(const FlowRange& range, uint32_t slice) const;
+  [[nodiscard]] bool can_send(const Node& node, const FlowRange& range, uint32_t slice, size_t bytes) const;
+  [[nodiscard]] bool backlogged(const Node& node, const FlowRange& range) const;
+  void send_slice(Node& node, const FlowRange& range, uint32_t slice, const SlotRef& slot,
+                  size_t bytes);
+  void consume(Node& node, uint32_t in_flow, uint32_t slice);
+  [[nodiscard]] const std::byte* own_slice(const ChunkRole& role, uint32_t slice) const;
+  [[nodiscard]] std::byte* output_slice(const ChunkRole& role, uint32_t slice) const;
+  InMessage& inbox(uint32_t in_flow, uint32_t slice) {
+    return inbox_[static_cast<size_t>(in_flow) * plan_->window + slice % plan_->window];
+  }
+  [[nodiscard]] const InMessage& inbox(uint32_t in_flow, uint32_t slice) const {
+    return inbox_[static_cast<size_t>(in_flow) * plan_->window + slice % plan_->window];
+  }
+  MessageHeader header(MessageKind kind, int to_rank) const;
+  void refresh_role(uint32_t role_index);
+
+  std::shared_ptr<Member> member_;
+  CallRequest request_;
+  CallDescriptor descriptor_;
+  OnDone on_done_ = nullptr;
+  void* context_ = nullptr;
+  int64_t deadline_ns_ = 0;
+  int64_t ping_ns_ = 0;
+  bool pinged_ = false;
+  bool begun_ = false;
+
+  std::shared_ptr<const CompiledPlan> plan_;
+  std::vector<InState> in_;
+  std::vector<OutState> out_;
+  std::vector<RoleState> roles_;
+  std::vector<PeerState> peers_;
+  std::vector<InMessage> inbox_;         // in_flows * window
+  std::vector<InMessage> early_;         // data of ranks whose descriptor has not arrived yet
+  std::string codec_text_;               // what descriptor_.codec views
+  std::vector<SlotRef> own_wires_;       // replicated plans: own encoded slices
+  std::vector<const std::byte*> wires_;  // scratch of one combine
+  uint32_t ready_peers_ = 0;
+  uint32_t open_roles_ = 0;
+  uint32_t leaf_cursor_ = 0;
+  uint64_t bytes_sent_ = 0;
+  uint64_t bytes_received_ = 0;
+
+  Status status_;
+  std::atomic<bool> done_{false};
+};
+
+}  // namespace tersum

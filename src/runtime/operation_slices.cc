@@ -1,0 +1,281 @@
+// The part of Operation that moves values: slices through encode, combine, decode.
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "runtime/member.h"
+#include "runtime/node.h"
+#include "runtime/operation.h"
+
+namespace tersum {
+namespace {
+
+// Work of one advance(), so that links are served between: about 100 us of codec time.
+constexpr int kStoresPerAdvance = 8;
+constexpr int kCombinesPerAdvance = 4;
+constexpr int kLeavesPerAdvance = 4;
+// Contributions are encoded only while the carrier takes them: further ahead they would leave L2.
+constexpr size_t kBacklogBytesMax = 256 * 1024;
+
+}  // namespace
+
+void Operation::refresh_role(uint32_t role_index) {
+  const ChunkRole& role = plan_->roles[role_index];
+  RoleState& state = roles_[role_index];
+  const bool produced = !role.produces || state.produced == role.slices;
+  const bool stored = role.store.count == 0 || state.stored == role.slices;
+  if (state.complete || !produced || !stored) return;
+  state.complete = true;
+  --open_roles_;
+}
+
+const std::byte* Operation::own_slice(const ChunkRole& role, uint32_t slice) const {
+  size_t begin = plan_->slice_begin(role, slice);
+  // An all_gather's input is the own chunk alone.
+  if (request_.collective == Collective::kAllGather) begin -= role.range.begin;
+  return static_cast<const std::byte*>(request_.input) + begin * element_bytes(request_.type);
+}
+
+std::byte* Operation::output_slice(const ChunkRole& role, uint32_t slice) const {
+  size_t begin = plan_->slice_begin(role, slice);
+  // A reduce_scatter's output is the own chunk alone.
+  if (request_.collective == Collective::kReduceScatter) begin -= role.range.begin;
+  return static_cast<std::byte*>(request_.output) + begin * element_bytes(request_.type);
+}
+
+bool Operation::have_slice(const FlowRange& range, uint32_t slice) const {
+  for (uint32_t i = 0; i < range.count; ++i) {
+    const InMessage& message = inbox(range.first + i, slice);
+    if (message.payload.data() == nullptr || message.header.slice != slice) return false;
+  }
+  return true;
+}
+
+// Every destination must have room: for a rank that has entered the call, its window; before that, the
+// few bytes that may travel unasked.
+bool Operation::can_send(const Node& node, const FlowRange& range, uint32_t slice,
+                         size_t bytes) const {
+  for (uint32_t i = 0; i < range.count; ++i) {
+    const uint32_t index = range.first + i;
+    const OutFlow& flow = plan_->out_flows[index];
+    const PeerState& peer = peers_[flow.peer];
+    if (slice >= out_[index].granted) return false;
+    if (peer.ready) continue;
+    if (peer.eager_bytes + bytes > kEagerBytesMax) return false;
+    if (!node.eager_room(*member_, flow.peer, bytes)) return false;
+  }
+  return true;
+}
+
+bool Operation::backlogged(const Node& node, const FlowRange& range) const {
+  for (uint32_t i = 0; i < range.count; ++i) {
+    const OutFlow& flow = plan_->out_flows[range.first + i];
+    if (node.link_backlog_bytes(*member_, flow.peer) > kBacklogBytesMax) return true;
+  }
+  return false;
+}
+
+void Operation::send_slice(Node& node, const FlowRange& range, uint32_t slice, const SlotRef& slot,
+                           size_t bytes) {
+  for (uint32_t i = 0; i < range.count; ++i) {
+    const uint32_t index = range.first + i;
+    const OutFlow& flow = plan_->out_flows[index];
+    PeerState& peer = peers_[flow.peer];
+    if (!peer.ready) {
+      node.take_eager(*member_, flow.peer, bytes);
+      peer.eager_bytes += static_cast<uint32_t>(bytes);
+    }
+    MessageHeader data = header(MessageKind::kData, flow.peer);
+    data.phase = flow.phase;
+    data.chunk = plan_->roles[flow.role].chunk;
+    data.slice = slice;
+    data.payload_bytes = static_cast<uint32_t>(bytes);
+    node.send(*member_, data, slot);
+    ++out_[index].sent;
+    bytes_sent_ += bytes;
+  }
+}
+
+// Gives the payload's memory back and, when half a window has been freed, tells the sender.
+void Operation::consume(Node& node, uint32_t in_flow, uint32_t slice) {
+  const InFlow& flow = plan_->in_flows[in_flow];
+  const ChunkRole& role = plan_->roles[flow.role];
+  InState& state = in_[in_flow];
+  TERSUM_CHECK(state.consumed == slice);
+  inbox(in_flow, slice) = {};
+  ++state.consumed;
+  const bool sender_knows_all = state.credited + plan_->window >= role.slices;
+  if (sender_knows_all || state.consumed - state.credited < (plan_->window + 1) / 2) return;
+  state.credited = state.consumed;
+  MessageHeader credit = header(MessageKind::kCredit, flow.peer);
+  credit.phase = flow.phase;
+  credit.chunk = role.chunk;
+  credit.slice = state.consumed;
+  node.send(*member_, credit, {});
+}
+
+bool Operation::advance_stores(Node& node) {
+  int budget = kStoresPerAdvance;
+  bool moved = false;
+  for (uint32_t i = 0; i < roles_.size() && budget > 0; ++i) {
+    if (plan_->roles[i].store.count == 0) continue;
+    while (budget > 0 && !done() && store_slice(node, i)) {
+      --budget;
+      moved = true;
+    }
+  }
+  return moved;
+}
+
+bool Operation::advance_combines(Node& node) {
+  int budget = kCombinesPerAdvance;
+  bool moved = false;
+  for (uint32_t i = 0; i < roles_.size() && budget > 0; ++i) {
+    const ChunkRole& role = plan_->roles[i];
+    if (!role.produces || role.adds.count == 0) continue;
+    while (budget > 0 && !done() &&
+           (plan_->replicated ? combine_replicated(node, i) : produce_slice(node, i))) {
+      --budget;
+      moved = true;
+    }
+  }
+  return moved;
+}
+
+// Contributions that need nobody else's: one slice of each chunk in turn, so that all owners can start.
+bool Operation::advance_leaves(Node& node) {
+  int budget = kLeavesPerAdvance;
+  bool moved = false;
+  const auto count = static_cast<uint32_t>(roles_.size());
+  for (uint32_t idle = 0; idle < count && budget > 0 && !done();) {
+    const uint32_t index = leaf_cursor_ % count;
+    leaf_cursor_ = (leaf_cursor_ + 1) % count;
+    const ChunkRole& role = plan_->roles[index];
+    bool sent = false;
+    if (role.produces && (plan_->replicated || role.adds.count == 0)) {
+      sent = plan_->replicated && role.adds.count > 0 ? encode_replicated(node, index)
+                                                      : produce_slice(node, index);
+    }
+    idle = sent ? 0 : idle + 1;
+    budget -= sent ? 1 : 0;
+    moved |= sent;
+  }
+  return moved;
+}
+
+bool Operation::produce_slice(Node& node, uint32_t role_index) {
+  const ChunkRole& role = plan_->roles[role_index];
+  RoleState& state = roles_[role_index];
+  const uint32_t slice = state.produced;
+  if (slice == role.slices || !have_slice(role.adds, slice)) return false;
+  const FlowRange& outs = role.finishes ? role.finals : role.partials;
+  const size_t count = plan_->slice_count(role, slice);
+  const Codec& codec = *plan_->codec;
+  const size_t bytes = codec.wire_bytes(count);
+  if (!can_send(node, outs, slice, bytes)) return false;
+  if (role.adds.count == 0 && backlogged(node, outs)) return false;
+  SlotRef slot;
+  if (outs.count > 0) {
+    Result<SlotRef> reserved = node.reserve(bytes);
+    if (!reserved.ok()) {
+      fail(node, reserved.status());
+      return false;
+    }
+    slot = std::move(reserved).value();
+  }
+  std::byte* const wire = slot ? slot.bytes().data() : nullptr;
+  const std::byte* const own = own_slice(role, slice);
+  if (role.adds.count == 0 && !role.finishes) {
+    codec.encode(own, count, wire);
+  } else {
+    wires_.clear();
+    for (uint32_t i = 0; i < role.adds.count; ++i) {
+      wires_.push_back(inbox(role.adds.first + i, slice).payload.data());
+    }
+    const bool divides = role.finishes && request_.op == ReduceOp::kAverage;
+    const CombineFinish end{request_.op, divides ? static_cast<uint32_t>(member_->size()) : 1U};
+    codec.combine(wires_, own, role.own_index, count, end, wire,
+                  role.finishes ? output_slice(role, slice) : nullptr);
+  }
+  send_slice(node, outs, slice, slot, bytes);
+  for (uint32_t i = 0; i < role.adds.count; ++i) consume(node, role.adds.first + i, slice);
+  ++state.produced;
+  refresh_role(role_index);
+  return true;
+}
+
+bool Operation::encode_replicated(Node& node, uint32_t role_index) {
+  const ChunkRole& role = plan_->roles[role_index];
+  RoleState& state = roles_[role_index];
+  const uint32_t slice = state.encoded;
+  if (slice == role.slices || slice - state.produced >= plan_->window) return false;
+  const size_t count = plan_->slice_count(role, slice);
+  const size_t bytes = plan_->codec->wire_bytes(count);
+  if (!can_send(node, role.partials, slice, bytes) || backlogged(node, role.partials)) return false;
+  Result<SlotRef> slot = node.reserve(bytes);
+  if (!slot.ok()) {
+    fail(node, slot.status());
+    return false;
+  }
+  plan_->codec->encode(own_slice(role, slice), count, slot->bytes().data());
+  send_slice(node, role.partials, slice, *slot, bytes);
+  own_wires_[slice % plan_->window] = std::move(slot).value();
+  ++state.encoded;
+  return true;
+}
+
+// Every rank sums the same encoded contributions in the same order, its own among them.
+bool Operation::combine_replicated(Node& node, uint32_t role_index) {
+  const ChunkRole& role = plan_->roles[role_index];
+  RoleState& state = roles_[role_index];
+  const uint32_t slice = state.produced;
+  if (slice == state.encoded || !have_slice(role.adds, slice)) return false;
+  SlotRef& own = own_wires_[slice % plan_->window];
+  wires_.clear();
+  for (uint32_t i = 0; i < role.adds.count; ++i) {
+    if (i == role.own_index) wires_.push_back(own.bytes().data());
+    wires_.push_back(inbox(role.adds.first + i, slice).payload.data());
+  }
+  if (role.own_index == role.adds.count) wires_.push_back(own.bytes().data());
+  const bool divides = request_.op == ReduceOp::kAverage;
+  const CombineFinish end{request_.op, divides ? static_cast<uint32_t>(member_->size()) : 1U};
+  plan_->codec->combine(wires_, nullptr, 0, plan_->slice_count(role, slice), end, nullptr,
+                        output_slice(role, slice));
+  own = {};
+  for (uint32_t i = 0; i < role.adds.count; ++i) consume(node, role.adds.first + i, slice);
+  ++state.produced;
+  refresh_role(role_index);
+  return true;
+}
+
+bool Operation::store_slice(Node& node, uint32_t role_index) {
+  const ChunkRole& role = plan_->roles[role_index];
+  RoleState& state = roles_[role_index];
+  const uint32_t slice = state.stored;
+  if (slice == role.slices || !have_slice(role.store, slice)) return false;
+  const size_t count = plan_->slice_count(role, slice);
+  const size_t bytes = plan_->codec->wire_bytes(count);
+  if (!can_send(node, role.forwards, slice, bytes)) return false;
+  const InMessage& message = inbox(role.store.first, slice);
+  if (role.forwards.count > 0) {
+    // Bytes in this process's arena travel on as they lie; a peer's shared memory must be copied.
+    SlotRef slot = message.hold.slot();
+    if (!slot || slot.bytes().data() != message.payload.data()) {
+      Result<SlotRef> copy = node.reserve(bytes);
+      if (!copy.ok()) {
+        fail(node, copy.status());
+        return false;
+      }
+      slot = std::move(copy).value();
+      std::memcpy(slot.bytes().data(), message.payload.data(), bytes);
+    }
+    send_slice(node, role.forwards, slice, slot, bytes);
+  }
+  plan_->codec->decode(message.payload.data(), count, output_slice(role, slice));
+  consume(node, role.store.first, slice);
+  ++state.stored;
+  refresh_role(role_index);
+  return true;
+}
+
+}  // namespace tersum

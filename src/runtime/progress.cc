@@ -1,0 +1,165 @@
+#include "runtime/progress.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/check.h"
+#include "platform/fp_control.h"
+#include "platform/cpu_relax.h"
+
+namespace tersum {
+namespace {
+
+// Idle rounds: a round costs about half a microsecond, so spinning lasts some 10 us, the time in which
+// a peer on the same host answers, and yielding about 200 us. With more threads than cores yielding is
+// what lets the peer run at all.
+constexpr int kSpinRounds = 20;
+constexpr int kYieldRounds = 220;
+constexpr int64_t kSleepNsMax = 50'000'000;
+// A waiter that does not hold the role looks up this often, whatever it is told.
+constexpr auto kRecheck = std::chrono::milliseconds(20);
+
+}  // namespace
+
+Progress::Progress(std::unique_ptr<Node> node, Thread thread)
+    : node_(std::move(node)), thread_mode_(thread) {}
+
+Progress::~Progress() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  async_work_.notify_all();
+  node_->wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Progress::idle(int& idle_rounds, int64_t deadline_ns) {
+  ++idle_rounds;
+  if (idle_rounds <= kSpinRounds) {
+    spin_pause();
+  } else if (idle_rounds <= kYieldRounds) {
+    yield_thread();
+  } else {
+    const int64_t left = std::max<int64_t>(deadline_ns - clock().now_ns(), 0);
+    node_->sleep(node_->sleep_ns(std::min(left, kSleepNsMax)));
+  }
+}
+
+template <typename Condition>
+void Progress::drive(const Condition& stop, int64_t deadline_ns) {
+  const FpControlGuard fp_control;
+  int idle_rounds = 0;
+  uint64_t ended = node_->ended_calls();
+  while (!stop()) {
+    if (node_->step()) {
+      idle_rounds = 0;
+    } else {
+      idle(idle_rounds, deadline_ns);
+    }
+    if (node_->ended_calls() != ended && waiters_.load(std::memory_order_relaxed) > 0) {
+      // The lock orders this with a waiter that has just found its operation unfinished.
+      { const std::lock_guard lock(mutex_); }
+      role_free_.notify_all();
+    }
+    ended = node_->ended_calls();
+    if (clock().now_ns() >= deadline_ns) break;
+  }
+}
+
+template <typename Condition>
+bool Progress::wait_for_condition(const Condition& condition, int64_t timeout_ns) {
+  const int64_t now = clock().now_ns();
+  const int64_t deadline =
+      timeout_ns > INT64_MAX - now ? INT64_MAX : now + std::max<int64_t>(timeout_ns, 0);
+  std::unique_lock lock(mutex_);
+  while (!condition()) {
+    if (clock().now_ns() >= deadline) return false;
+    if (role_taken_) {
+      waiters_.fetch_add(1, std::memory_order_relaxed);
+      role_free_.wait_for(lock, kRecheck);
+      waiters_.fetch_sub(1, std::memory_order_relaxed);
+      continue;
+    }
+    role_taken_ = true;
+    lock.unlock();
+    drive(condition, deadline);
+    lock.lock();
+    role_taken_ = false;
+    role_free_.notify_all();
+    async_work_.notify_all();
+  }
+  return true;
+}
+
+bool Progress::wait_until(const std::function<bool()>& condition, int64_t timeout_ns) {
+  return wait_for_condition(condition, timeout_ns);
+}
+
+bool Progress::wait_done(const Operation& operation, int64_t timeout_ns) {
+  return wait_for_condition([&operation] { return operation.done(); }, timeout_ns);
+}
+
+void Progress::execute(const std::function<void(Node&)>& task) {
+  std::atomic<bool> ran{false};
+  node_->post([&](Node& node) {
+    task(node);
+    ran.store(true, std::memory_order_release);
+  });
+  const bool done = wait_until([&] { return ran.load(std::memory_order_acquire); }, INT64_MAX);
+  TERSUM_CHECK(done);
+}
+
+void Progress::drain(int64_t timeout_ns) {
+  const int64_t deadline = clock().now_ns() + timeout_ns;
+  std::unique_lock lock(mutex_);
+  if (role_taken_) return;
+  role_taken_ = true;
+  lock.unlock();
+  drive(
+      [this] {
+        return node_->backlog_bytes() == 0 || waiters_.load(std::memory_order_relaxed) > 0;
+      },
+      deadline);
+  lock.lock();
+  role_taken_ = false;
+  role_free_.notify_all();
+  async_work_.notify_all();
+}
+
+void Progress::submit_async(std::shared_ptr<Operation> operation) {
+  node_->submit(std::move(operation));
+  if (thread_mode_ == Thread::kNone) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!thread_.joinable()) thread_ = std::thread([this] { thread_main(); });
+  }
+  async_work_.notify_one();
+}
+
+// Has the role while operations are in flight and no caller wants it.
+void Progress::thread_main() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    if (role_taken_ || waiters_.load(std::memory_order_relaxed) > 0 || !node_->busy()) {
+      // Woken by submit_async() and by whoever gives the role back; the bound covers a submission that
+      // found the role taken by a caller that was just leaving.
+      async_work_.wait_for(lock, node_->busy() ? std::chrono::milliseconds(1)
+                                               : std::chrono::milliseconds(500));
+      continue;
+    }
+    role_taken_ = true;
+    lock.unlock();
+    drive(
+        [this] {
+          return (!node_->busy() && node_->backlog_bytes() == 0) ||
+                 waiters_.load(std::memory_order_relaxed) > 0;
+        },
+        INT64_MAX);
+    lock.lock();
+    role_taken_ = false;
+    role_free_.notify_all();
+  }
+}
+
+}  // namespace tersum

@@ -1,0 +1,233 @@
+#include "runtime/rendezvous.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+
+#include "platform/system_clock.h"
+#include "tersum/version.h"
+
+namespace tersum {
+namespace {
+
+constexpr int64_t kNsPerMs = 1'000'000;
+
+std::string to_hex(const std::byte* bytes, size_t count) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (size_t i = 0; i < count; ++i) {
+    text += kDigits[static_cast<int>(bytes[i]) >> 4];
+    text += kDigits[static_cast<int>(bytes[i]) & 15];
+  }
+  return text;
+}
+
+bool from_hex(std::string_view text, std::byte* bytes, size_t count) {
+  if (text.size() != 2 * count) return false;
+  for (size_t i = 0; i < count; ++i) {
+    unsigned value = 0;
+    const char* begin = text.data() + 2 * i;
+    if (std::from_chars(begin, begin + 2, value, 16).ptr != begin + 2) return false;
+    bytes[i] = static_cast<std::byte>(value);
+  }
+  return true;
+}
+
+struct Secret {
+  uint64_t group = 0;
+  GroupToken token{};
+};
+
+Secret draw_secret() {
+  SystemRandom random;
+  Secret secret;
+  secret.group = random.next();
+  const uint64_t halves[2] = {random.next(), random.next()};
+  std::memcpy(secret.token.data(), halves, sizeof(halves));
+  return secret;
+}
+
+// One "key=value" line per field.
+std::string field(std::string_view record, std::string_view key) {
+  size_t at = 0;
+  while (at < record.size()) {
+    const size_t end = std::min(record.find('\n', at), record.size());
+    const std::string_view line = record.substr(at, end - at);
+    if (line.size() > key.size() && line.starts_with(key) && line[key.size()] == '=') {
+      return std::string(line.substr(key.size() + 1));
+    }
+    at = end + 1;
+  }
+  return {};
+}
+
+std::string make_record(const MeetingRequest& request, const CommunicatorOptions& options,
+                        const std::string& address) {
+  return "wire_version=" + std::to_string(kWireVersion) +
+         "\nsize=" + std::to_string(request.count) +
+         "\nslice_bytes=" + std::to_string(options.slice_bytes) +
+         "\nwindow_bytes=" + std::to_string(options.window_bytes) + "\naddress=" + address +
+         "\nextra=" + request.extra + "\n";
+}
+
+Status compare_records(const MeetingRequest& request, std::string_view own, std::string_view other,
+                       int other_index) {
+  for (const char* key : {"wire_version", "size", "slice_bytes", "window_bytes"}) {
+    const std::string mine = field(own, key), theirs = field(other, key);
+    if (mine == theirs) continue;
+    const bool version = std::string_view(key) == "wire_version";
+    return {version ? StatusCode::kVersionMismatch : StatusCode::kDisagreement,
+            "members of group '" + request.name + "' disagree on " + key + ": " + request.noun +
+                " " + std::to_string(request.index) + " has " + mine + ", " + request.noun + " " +
+                std::to_string(other_index) + " has " + theirs +
+                (version ? "; install the same version of tersum everywhere"
+                         : "; pass the same on every rank")};
+  }
+  return {};
+}
+
+int64_t ms_left(const Progress& progress, int64_t deadline_ns) {
+  return std::max<int64_t>((deadline_ns - progress.clock().now_ns()) / kNsPerMs, 1);
+}
+
+Result<Secret> share_secret(Progress& progress, Store& store, const MeetingRequest& request,
+                            int64_t deadline_ns) {
+  const std::string key = "tersum/" + request.name + "/token";
+  if (request.index == 0) {
+    const Secret secret = draw_secret();
+    std::byte bytes[24];
+    std::memcpy(bytes, &secret.group, 8);
+    std::memcpy(bytes + 8, secret.token.data(), 16);
+    const Status set = store.set(key, to_hex(bytes, sizeof(bytes)));
+    if (set.code() == StatusCode::kInvalidArgument) {
+      return invalid_argument("a group named '" + request.name +
+                              "' has met in this store before; pass another name, or a fresh store");
+    }
+    if (!set.ok()) return set;
+    return secret;
+  }
+  Result<std::string> text = store.wait(key, ms_left(progress, deadline_ns));
+  if (!text.ok()) {
+    if (text.status().code() != StatusCode::kTimeout) return text.status();
+    return Status(StatusCode::kTimeout, request.noun + " 0 did not open the group '" +
+                                            request.name + "' in time: " +
+                                            std::string(text.status().message()));
+  }
+  std::byte bytes[24];
+  if (!from_hex(*text, bytes, sizeof(bytes))) {
+    return Status(StatusCode::kProtocol, "the store holds something else under '" + key +
+                                             "'; use a store of tersum's own");
+  }
+  Secret secret;
+  std::memcpy(&secret.group, bytes, 8);
+  std::memcpy(secret.token.data(), bytes + 8, 16);
+  return secret;
+}
+
+Status read_members(Progress& progress, Store& store, const MeetingRequest& request,
+                    const std::string& own_record, int64_t deadline_ns, Meeting& meeting) {
+  for (int i = 0; i < request.count; ++i) {
+    std::string record = own_record;
+    if (i != request.index) {
+      Result<std::string> read =
+          store.wait("tersum/" + request.name + "/member/" + std::to_string(i),
+                     ms_left(progress, deadline_ns));
+      if (!read.ok()) {
+        if (read.status().code() != StatusCode::kTimeout) return read.status();
+        return {StatusCode::kTimeout, request.noun + " " + std::to_string(i) + " did not join '" +
+                                          request.name +
+                                          "' in time; start it, or raise timeout_ms"};
+      }
+      record = *read;
+      TERSUM_RETURN_IF_ERROR(compare_records(request, own_record, record, i));
+    }
+    meeting.addresses.push_back(field(record, "address"));
+    meeting.extras.push_back(field(record, "extra"));
+  }
+  return {};
+}
+
+// Distinct processes of the meeting beside this one, with the index of their first member.
+std::vector<std::pair<ProcessId, int>> other_processes(const Meeting& meeting, ProcessId self) {
+  std::vector<std::pair<ProcessId, int>> others;
+  for (size_t i = 0; i < meeting.processes.size(); ++i) {
+    const ProcessId process = meeting.processes[i];
+    const bool seen = std::any_of(others.begin(), others.end(),
+                                  [&](const auto& other) { return other.first == process; });
+    if (process != self && !seen) others.emplace_back(process, static_cast<int>(i));
+  }
+  return others;
+}
+
+}  // namespace
+
+Result<Meeting> meet(Progress& progress, Store& store, const MeetingRequest& request,
+                     const CommunicatorOptions& options, int64_t deadline_ns) {
+  Status listening;
+  std::string address;
+  progress.execute([&](Node& node) {
+    listening = node.transport().listen(
+        {options.listen_address, store.host(), options.listen_port, options.tcp_streams});
+    if (listening.ok()) address = node.transport().address();
+  });
+  TERSUM_RETURN_IF_ERROR(listening);
+  Result<Secret> secret = share_secret(progress, store, request, deadline_ns);
+  if (!secret.ok()) return secret.status();
+  Meeting meeting;
+  meeting.group = secret->group;
+  meeting.token = secret->token;
+  // Admitted before the address is known to anybody: whoever finds us is let in.
+  progress.execute(
+      [&](Node& node) { node.transport().admit(meeting.group, meeting.token); });
+  const std::string record = make_record(request, options, address);
+  TERSUM_RETURN_IF_ERROR(
+      store.set("tersum/" + request.name + "/member/" + std::to_string(request.index), record));
+  TERSUM_RETURN_IF_ERROR(read_members(progress, store, request, record, deadline_ns, meeting));
+  for (const std::string& member : meeting.addresses) {
+    Result<ProcessId> process = progress.node().transport().parse_peer(member);
+    if (!process.ok()) return process.status();
+    meeting.processes.push_back(process.value());
+  }
+  return meeting;
+}
+
+Status link_up(Progress& progress, const Meeting& meeting, const MeetingRequest& request,
+               const CommunicatorOptions& options, int64_t deadline_ns) {
+  constexpr int64_t kPollNs = 1 * kNsPerMs;
+  const ProcessId self = meeting.processes[static_cast<size_t>(request.index)];
+  const auto others = other_processes(meeting, self);
+  progress.execute([&](Node& node) {
+    for (const auto& [process, index] : others) {
+      // One side connects: the smaller id.
+      if (node.transport().find(process) != nullptr || process < self) continue;
+      node.transport().connect(meeting.addresses[static_cast<size_t>(index)], meeting.group,
+                               meeting.token, options.transport, deadline_ns);
+    }
+  });
+  while (true) {
+    int missing = -1;
+    Status failure;
+    progress.execute([&](Node& node) {
+      for (const auto& [process, index] : others) {
+        if (node.transport().find(process) != nullptr) continue;
+        missing = index;
+        failure = node.connect_failure(process);
+        if (!failure.ok()) return;
+      }
+    });
+    if (missing < 0) return {};
+    if (!failure.ok()) {
+      return {failure.code(), "cannot reach " + request.noun + " " + std::to_string(missing) +
+                                  ": " + std::string(failure.message())};
+    }
+    if (progress.clock().now_ns() >= deadline_ns) {
+      return {StatusCode::kTimeout, "no connection with " + request.noun + " " +
+                                        std::to_string(missing) +
+                                        " in time; check that its address can be reached, or "
+                                        "raise timeout_ms"};
+    }
+    progress.wait_until([] { return false; }, kPollNs);
+  }
+}
+
+}  // namespace tersum

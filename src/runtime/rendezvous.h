@@ -1,0 +1,48 @@
+// Rendezvous: how members of a group find each other through a store and link up.
+//
+// Thread safety: any thread; blocks, driving the process's node meanwhile. Keys under "tersum/<name>/":
+// "token" (group id and token, set by member 0) and "member/<i>" (version, agreed options, address and
+// what the caller adds).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/member.h"
+#include "runtime/progress.h"
+#include "tersum/options.h"
+#include "tersum/status.h"
+#include "tersum/store.h"
+#include "transport/transport.h"
+
+namespace tersum {
+
+struct MeetingRequest {
+  std::string name;
+  std::string noun = "rank";  // what a member is called in messages
+  int index = 0;
+  int count = 1;
+  std::string extra;          // published with the address; no line breaks
+};
+
+struct Meeting {
+  uint64_t group = 0;
+  GroupToken token{};
+  std::vector<std::string> addresses;
+  std::vector<std::string> extras;
+  std::vector<ProcessId> processes;
+};
+
+// Publishes this member, waits for all others, compares versions and agreed options.
+// kTimeout names the first member that did not come; kDisagreement both values and both members.
+Result<Meeting> meet(Progress& progress, Store& store, const MeetingRequest& request,
+                     const CommunicatorOptions& options, int64_t deadline_ns);
+
+// Waits until this process has a link to every other process of the meeting.
+Status link_up(Progress& progress, const Meeting& meeting, const MeetingRequest& request,
+               const CommunicatorOptions& options, int64_t deadline_ns);
+
+}  // namespace tersum

@@ -1,0 +1,104 @@
+#include "runtime/start_call.h"
+
+#include <limits>
+#include <string>
+
+#include "runtime/progress.h"
+
+namespace tersum {
+namespace {
+
+Status check_arguments(const Member& member, const CallArguments& arguments,
+                       const CallOptions& options) {
+  const auto size = static_cast<size_t>(member.size());
+  const bool reads = arguments.collective != Collective::kBarrier && arguments.count > 0;
+  if (reads && (arguments.input == nullptr || arguments.output == nullptr)) {
+    return invalid_argument(std::string(collective_name(arguments.collective)) + " of " +
+                            std::to_string(arguments.count) +
+                            " elements got a null buffer; pass memory for input and output");
+  }
+  if (arguments.count > std::numeric_limits<size_t>::max() / 16 / size) {
+    return invalid_argument("a length of " + std::to_string(arguments.count) +
+                            " elements does not fit into memory; pass the number of elements");
+  }
+  if (arguments.root < 0 || arguments.root >= member.size()) {
+    return invalid_argument("root " + std::to_string(arguments.root) +
+                            " is no rank of this group; pass 0.." +
+                            std::to_string(member.size() - 1));
+  }
+  if (options.timeout_ms < 0) {
+    return invalid_argument("timeout_ms is " + std::to_string(options.timeout_ms) +
+                            "; pass a positive number, or 0 for the communicator's");
+  }
+  if (options.plan == PlanKind::kOneShot && arguments.collective != Collective::kAllReduce &&
+      arguments.collective != Collective::kBarrier) {
+    return unsupported("plan one_shot serves all_reduce only; pass auto, two_step or ring to " +
+                       std::string(collective_name(arguments.collective)));
+  }
+  return {};
+}
+
+// A pooled operation that nobody refers to any more, or a new one. Requires member.mutex.
+std::shared_ptr<Operation> take_operation(Member& member) {
+  for (const auto& operation : member.pool) {
+    if (operation.use_count() == 1) return operation;
+  }
+  member.pool.push_back(std::make_shared<Operation>());
+  return member.pool.back();
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Operation>> start_call(const std::shared_ptr<Member>& member,
+                                              const CallArguments& arguments,
+                                              const CallOptions& options,
+                                              int64_t default_timeout_ms, uint64_t key, bool async,
+                                              OnDone on_done, void* context) {
+  TERSUM_RETURN_IF_ERROR(check_arguments(*member, arguments, options));
+  Result<const Codec*> codec = find_codec(options.codec, arguments.type, arguments.op);
+  if (!codec.ok()) return codec.status();
+  CallRequest request;
+  request.collective = arguments.collective;
+  request.input = arguments.input;
+  request.output = arguments.output;
+  request.count = arguments.count;
+  request.type = arguments.type;
+  request.op = arguments.op;
+  request.codec = codec.value();
+  request.plan = options.plan;
+  request.root = arguments.root;
+  request.timeout_ms = options.timeout_ms > 0 ? options.timeout_ms : default_timeout_ms;
+  Progress& progress = *member->progress;
+  request.start_ns = progress.clock().now_ns();
+  const std::lock_guard lock(member->mutex);
+  request.call = member->keyed ? key : member->next_call++;
+  std::shared_ptr<Operation> operation = take_operation(*member);
+  operation->prepare(member, request, on_done, context);
+  if (async) {
+    progress.submit_async(operation);
+  } else {
+    progress.submit(operation);
+  }
+  return operation;
+}
+
+Status Operation::wait(int64_t timeout_ms) {
+  constexpr int64_t kNsPerMs = 1'000'000;
+  // Bytes that the carrier has not taken yet leave while this caller still drives; the peers wait for
+  // them. Bounded, because a peer may have stopped reading.
+  constexpr int64_t kDrainNs = 1'000 * kNsPerMs;
+  if (!done()) {
+    // The operation ends itself at its deadline, so an unbounded wait is bounded.
+    const int64_t timeout_ns = timeout_ms < 0 ? INT64_MAX : timeout_ms * kNsPerMs;
+    const std::shared_ptr<Progress> progress = member_->progress;
+    if (!progress->wait_done(*this, timeout_ns)) {
+      return {StatusCode::kTimeout, "the call is still in flight after waiting " +
+                                        std::to_string(timeout_ms) +
+                                        " ms; its buffers stay in use until it ends"};
+    }
+    progress->drain(kDrainNs);
+  }
+  return status_;
+}
+
+}  // namespace tersum
