@@ -4,11 +4,11 @@
 find_package(Threads REQUIRED)
 find_package(hwy 1.0.3 REQUIRED)
 
+# Inlined, so that whoever links tersum needs no libxxhash.
 find_path(TERSUM_XXHASH_INCLUDE xxhash.h REQUIRED)
-find_library(TERSUM_XXHASH_LIBRARY NAMES libxxhash.a xxhash REQUIRED)
 add_library(tersum_xxhash INTERFACE)
 target_include_directories(tersum_xxhash SYSTEM INTERFACE "${TERSUM_XXHASH_INCLUDE}")
-target_link_libraries(tersum_xxhash INTERFACE "${TERSUM_XXHASH_LIBRARY}")
+target_compile_definitions(tersum_xxhash INTERFACE XXH_INLINE_ALL=)
 
 # Header-only, so that no version of fmt appears in tersum's binary interface; it throws nothing
 # when exceptions are off.

@@ -1,5 +1,6 @@
 # find_package(tersum) after an install: tersum::core, the headers of include/tersum, one archive.
-if(NOT TARGET tersum_core)
+# A Python wheel (scikit-build-core sets SKBUILD) holds the extension module only.
+if(SKBUILD)
   return()
 endif()
 include(CMakePackageConfigHelpers)

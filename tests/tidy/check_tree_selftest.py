@@ -12,7 +12,8 @@ from tidy_tree import blank_out
 GOOD_TREE = {
     "include/tersum/status.h": "#pragma once\n#include <string>\n",
     "src/base/check.h": '#pragma once\n#include "tersum/status.h"\n',
-    "src/platform/clock.cc": '#include <ctime>\n#include "base/check.h"\nint f() { return now(); }\n',
+    "src/platform/clock.cc": '#include "base/check.h"\nint f() { return now(); }\n',
+    "src/platform/poller.cc": "#include <sys/epoll.h>\n#include <ctime>\n",
     "src/platform/environment.cc": 'const char* f() { return getenv("TERSUM_FORCE_ISA"); }\n',
     "src/codec/kernels/add.cc": '#include <hwy/highway.h>\n#include "base/check.h"\n',
     "src/runtime/node.cc": '#include "codec/codec.h"\n#include "platform/poller.h"\n',
