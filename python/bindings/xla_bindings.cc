@@ -1,0 +1,224 @@
+// tersum._core.xla: the HLO pass and the FFI handlers, for python/tersum/jax.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/function.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "bindings.h"
+#include "codec/codec.h"
+#include "runtime/device_world.h"
+#include "tersum/options.h"
+#include "xla/ffi_handlers.h"
+#include "xla/ffi_world_gate.h"
+#include "xla/hlo_pass.h"
+
+namespace tersum::python {
+
+namespace nb = nanobind;
+using xla_ffi::ProcessFacts;
+using xla_ffi::WorldGate;
+using World = Result<std::shared_ptr<DeviceWorld>>;
+
+namespace {
+
+// The name by which XLA recognizes a handler in a capsule.
+constexpr const char* kCapsuleName = "xla._CUSTOM_CALL_TARGET";
+
+Result<std::string> canonical_codec(std::string_view spec) {
+  Result<CodecSpec> parsed = parse_codec_spec(spec);
+  if (!parsed.ok()) return parsed.status();
+  const Result<const Codec*> codec = find_codec(spec, DataType::kFloat32, ReduceOp::kSum);
+  if (!codec.ok()) return codec.status();
+  return parsed->to_string();
+}
+
+// What Python raised, as a status; an exception of tersum keeps its code. Needs the GIL.
+Status status_of(nb::python_error& error) {
+  const std::string text = nb::cast<std::string>(nb::str(error.value()));
+  int64_t code = 0;
+  if (nb::hasattr(error.value(), "code") &&
+      nb::try_cast(nb::object(error.value().attr("code")), code)) {
+    return {static_cast<StatusCode>(code), text};
+  }
+  if (error.matches(PyExc_TimeoutError)) return {StatusCode::kTimeout, text};
+  return {StatusCode::kUnavailable,
+          nb::cast<std::string>(nb::str(error.type().attr("__name__"))) + ": " + text};
+}
+
+// The two Python functions that know this process; shared by the gate's hooks. Its end takes the GIL.
+class PythonFacts {
+ public:
+  PythonFacts(nb::object describe, nb::object open_store)
+      : describe_(std::move(describe)), open_store_(std::move(open_store)) {}
+  ~PythonFacts() {
+    if (Py_IsInitialized() == 0) {
+      (void)describe_.release();
+      (void)open_store_.release();
+      return;
+    }
+    const nb::gil_scoped_acquire gil;
+    describe_.reset();
+    open_store_.reset();
+  }
+
+  [[nodiscard]] Result<ProcessFacts> describe() const {
+    const nb::gil_scoped_acquire gil;
+    try {
+      const auto facts = nb::cast<nb::tuple>(describe_());
+      return ProcessFacts{nb::cast<int>(facts[0]), nb::cast<int>(facts[1]),
+                          nb::cast<std::vector<int64_t>>(facts[2])};
+    } catch (nb::python_error& error) {
+      return status_of(error);
+    } catch (const std::exception& error) {
+      return Status(StatusCode::kInternal, error.what());
+    }
+  }
+
+  [[nodiscard]] Result<std::shared_ptr<Store>> open_store(int rank, int64_t timeout_ms) const {
+    const nb::gil_scoped_acquire gil;
+    try {
+      return store_from_python(open_store_(), rank, timeout_ms);
+    } catch (nb::python_error& error) {
+      return status_of(error);
+    } catch (const std::exception& error) {
+      return Status(StatusCode::kInternal, error.what());
+    }
+  }
+
+ private:
+  nb::object describe_;
+  nb::object open_store_;
+};
+
+// Later calls decide how worlds are made from then on.
+void configure(nb::object describe, nb::object open_store, const std::string& name,
+               int64_t timeout_ms, const std::string& transport, const std::string& listen_address,
+               uint16_t listen_port, int tcp_streams) {
+  CommunicatorOptions options;
+  options.timeout_ms = timeout_ms;
+  options.listen_address = listen_address;
+  options.listen_port = listen_port;
+  options.tcp_streams = tcp_streams;
+  const auto kind = parse_transport_kind(transport);
+  if (!kind.has_value()) throw_if_error(invalid_argument("no transport is called " + transport));
+  options.transport = *kind;
+  const auto facts = std::make_shared<PythonFacts>(std::move(describe), std::move(open_store));
+  WorldGate::instance().configure(
+      {[facts] { return facts->describe(); },
+       [options, name](const ProcessFacts& process) -> World {
+         return DeviceWorld::create(0, 1, process.local_devices, nullptr, options,
+                                    name + "/local");
+       },
+       [facts, options, name](const ProcessFacts& process) -> World {
+         Result<std::shared_ptr<Store>> store =
+             facts->open_store(process.process_index, options.timeout_ms);
+         if (!store.ok()) return store.status();
+         return DeviceWorld::create(process.process_index, process.process_count,
+                                    process.local_devices, store.value(), options, name);
+       }});
+}
+
+nb::dict row_to_dict(const HloReportRow& row) {
+  nb::dict out;
+  out["program"] = row.module;
+  out["operation"] = row.instruction;
+  out["opcode"] = row.opcode;
+  out["source"] = row.op_name;
+  out["element_type"] = row.element_type;
+  out["elements"] = row.elements;
+  out["bytes"] = row.bytes;
+  out["groups"] = row.groups;
+  out["outcome"] = std::string(hlo_outcome_name(row.outcome));
+  out["codec"] = row.codec;
+  out["promoted"] = row.promoted;
+  out["wire_bf16"] = row.wire_bf16;
+  out["reason"] = row.reason;
+  return out;
+}
+
+// (new module or None, rows as dicts). The GIL is released while the pass runs.
+nb::tuple transform(const nb::bytes& module, const std::string& codec, const std::string& plan,
+                    int64_t timeout_ms, int64_t min_bytes, std::vector<int64_t> local_devices,
+                    bool rewrite_local_groups) {
+  HloPassOptions options;
+  options.codec = codec;
+  options.plan = plan;
+  options.timeout_ms = timeout_ms;
+  options.min_bytes = min_bytes;
+  options.local_devices = std::move(local_devices);
+  options.rewrite_local_groups = rewrite_local_groups;
+  options.canonical_codec = &canonical_codec;
+  const std::string_view bytes(module.c_str(), module.size());
+  Result<HloPassOutput> output = [&] {
+    const nb::gil_scoped_release no_gil;
+    return run_hlo_pass(bytes, options);
+  }();
+  const HloPassOutput result = value_or_throw(std::move(output));
+  nb::list rows;
+  for (const HloReportRow& row : result.rows) rows.append(row_to_dict(row));
+  if (!result.changed) return nb::make_tuple(nb::none(), rows);
+  return nb::make_tuple(nb::bytes(result.module.data(), result.module.size()), rows);
+}
+
+nb::dict handlers() {
+  nb::dict out;
+  for (const auto& entry : xla_ffi::handler_table()) {
+    out[nb::str(entry.target.data(), entry.target.size())] =
+        nb::capsule(entry.handler, kCapsuleName);
+  }
+  return out;
+}
+
+nb::dict stats() {
+  const CommunicatorStats sum = [] {
+    const nb::gil_scoped_release no_gil;
+    return WorldGate::instance().stats();
+  }();
+  nb::dict out;
+  out["calls"] = sum.calls;
+  out["values"] = sum.values;
+  out["wire_bytes_sent"] = sum.wire_bytes_sent;
+  out["wire_bytes_received"] = sum.wire_bytes_received;
+  out["seconds"] = sum.seconds;
+  return out;
+}
+
+}  // namespace
+
+void bind_xla(nb::module_& module) {
+  module.attr("has_xla") = true;
+  nb::module_ xla = module.def_submodule("xla", "The compiled part of tersum.jax.");
+  xla.attr("ffi_api_version") = std::string(xla_ffi::ffi_api_version());
+  xla.def(
+      "canonical_codec",
+      [](const std::string& spec) { return value_or_throw(canonical_codec(spec)); },
+      nb::arg("spec"), "The canonical form of a codec spec; InvalidArgumentError if it is none.");
+  xla.def("handlers", &handlers, "FFI targets by name, as capsules for register_ffi_target.");
+  xla.def("configure", &configure, nb::arg("describe"), nb::arg("open_store"), nb::arg("name"),
+          nb::arg("timeout_ms"), nb::arg("transport"), nb::arg("listen_address"),
+          nb::arg("listen_port"), nb::arg("tcp_streams"),
+          "Sets how the device worlds of this process are made when the first program needs them.");
+  xla.def("transform", &transform, nb::arg("module"), nb::kw_only(), nb::arg("codec"),
+          nb::arg("plan"), nb::arg("timeout_ms"), nb::arg("min_bytes"), nb::arg("local_devices"),
+          nb::arg("rewrite_local_groups"), "Runs the HLO pass: (new bytes or None, report rows).");
+  xla.def(
+      "prepare",
+      [](const std::vector<int64_t>& group) {
+        const nb::gil_scoped_release no_gil;
+        WorldGate::instance().with_world(group, [](const World&) {});
+      },
+      nb::arg("group"), "Begins to make the world that serves `group`; never blocks.");
+  xla.def("stats", &stats, "Sums over the calls of this process.");
+  xla.def(
+      "close", [] { WorldGate::instance().close(); }, nb::call_guard<nb::gil_scoped_release>(),
+      "Closes this process's worlds.");
+}
+
+}  // namespace tersum::python

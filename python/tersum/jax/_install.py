@@ -1,0 +1,223 @@
+"""``install``, ``uninstall``, ``report``, ``stats``: the switch from XLA's sums to tersum's."""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import threading
+
+import tersum
+from tersum.jax import _bootstrap, _cache_salt
+from tersum.jax._jax_version import require_jax, require_xla_core
+from tersum.jax._options import InstallOptions
+from tersum.jax._report import CollectiveRow, Report, RowLog, Stats
+
+jax = require_jax()
+_xla = require_xla_core()
+_PASS_NAME = "tersum"
+_PLATFORM = "cpu"
+# Below this, one round trip costs more than the bytes that a codec saves on a 1 Gbit/s link:
+# 64 KiB of float32 take 0.5 ms there.
+DEFAULT_MIN_BYTES = 64 * 1024
+# Longer than tersum's own default: processes of one program may compile for a while before they
+# start the collective that the first of them waits in.
+DEFAULT_TIMEOUT_MS = 120_000
+
+
+class _Switch:
+    """What is installed in this process. Its lock is held for changes, not while compiling."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.options: InstallOptions | None = None
+        self.hooked = False
+        self.targets_registered = False
+        self.rows = RowLog()
+        # World options in use, and how often they changed: a name for the rendezvous that all
+        # processes count alike.
+        self.world_options: InstallOptions | None = None
+        self.generation = 0
+
+
+_switch = _Switch()
+
+
+def install(
+    codec: str = "int8/128",
+    *,
+    min_bytes: int = DEFAULT_MIN_BYTES,
+    timeout_ms: int = DEFAULT_TIMEOUT_MS,
+    local: bool = False,
+    plan: str = "auto",
+    transport: str = "auto",
+    listen_address: str = "",
+    listen_port: int = 0,
+    tcp_streams: int = 0,
+) -> None:
+    """Lets all-reduces and reduce-scatters of this process's JAX programs travel through tersum.
+
+    Call it in every process with the same options, before or after programs were compiled (they
+    are compiled again). Returns at once; the processes meet when the first program runs that needs
+    them, through the store of ``jax.distributed``.
+
+    - ``codec``: how float32, bfloat16 and float16 sums travel: ``"exact"``, ``"bf16"``, ``"int8"``,
+      ``"int8/32"``, ``"int4/128"``, …
+    - ``min_bytes``: operations with fewer bytes on a device are left to XLA.
+    - ``timeout_ms``: deadline of one collective, and of the meeting. Errors come as
+      ``jax.errors.JaxRuntimeError`` that name the process concerned.
+    - ``local``: also take groups whose devices are all in this process; there is no wire to save.
+    - ``plan``: ``"auto"``, ``"two_step"``, ``"ring"``, ``"one_shot"``.
+    - ``transport``: ``"auto"``, ``"tcp"``, ``"shm"``; ``listen_address`` (an address or interface),
+      ``listen_port`` and ``tcp_streams`` as in :class:`tersum.Communicator`.
+
+    Installing again with the same options does nothing; with others it raises
+    ``InvalidArgumentError``, as do unknown codecs, plans and transports. Any thread.
+    """
+    _activate(
+        InstallOptions(
+            codec=codec,
+            min_bytes=min_bytes,
+            timeout_ms=timeout_ms,
+            local=local,
+            plan=plan,
+            transport=transport,
+            listen_address=listen_address,
+            listen_port=listen_port,
+            tcp_streams=tcp_streams,
+        ).validate()
+    )
+
+
+def uninstall() -> None:
+    """Gives the collectives back to XLA; compiled programs are dropped and compile again.
+
+    Executables that the caller compiled ahead of time go on through tersum. Does nothing when
+    tersum is not installed. Any thread.
+    """
+    with _switch.lock:
+        if _switch.options is None:
+            return
+        _switch.options = None
+        jax.extend.xla.clear_hlo_module_transformation(_PASS_NAME, platforms=_PLATFORM)
+        _switch.hooked = False
+        _cache_salt.set_salt("")
+        jax.clear_caches()
+
+
+def installed() -> bool:
+    """True between :func:`install` and :func:`uninstall`."""
+    options = _switch.options
+    return options is not None and options.all_collectives
+
+
+def report() -> Report:
+    """Every collective of every program compiled since tersum was installed, and what became of it.
+
+    A list of :class:`CollectiveRow`, whose ``str()`` is a table. What XLA removed or merged before
+    (it combines independent all-reduces) appears as XLA left it. Any thread.
+    """
+    return _switch.rows.report()
+
+
+def stats() -> Stats:
+    """What this process's calls have cost so far. Any thread."""
+    return Stats(**_xla.stats())
+
+
+def ensure_hook_for_psum() -> None:
+    """Makes sure that :func:`tersum.jax.psum` is seen by the compiler, installed or not."""
+    if _switch.options is not None:
+        return
+    defaults = InstallOptions(
+        codec="off",
+        min_bytes=0,
+        timeout_ms=DEFAULT_TIMEOUT_MS,
+        local=False,
+        plan="auto",
+        transport="auto",
+        listen_address="",
+        listen_port=0,
+        tcp_streams=0,
+        all_collectives=False,
+    )
+    with _switch.lock:
+        if _switch.options is None:
+            _activate(defaults)
+
+
+def _activate(options: InstallOptions) -> None:
+    with _switch.lock:
+        current = _switch.options
+        if current == options:
+            return
+        if current is not None and current.all_collectives:
+            raise tersum.InvalidArgumentError(
+                "tersum.jax.install() was called before with other options "
+                f"({current.differences(options)}); call tersum.jax.uninstall() first"
+            )
+        _register_targets()
+        _configure_worlds(options)
+        _switch.options = options
+        _cache_salt.set_salt(_salt(options))
+        if not _switch.hooked:
+            jax.extend.xla.register_hlo_module_transformation(
+                _transform, name=_PASS_NAME, platforms=_PLATFORM
+            )
+            _switch.hooked = True
+        # Programs compiled so far contain XLA's own collectives. Those that only tersum.jax.psum
+        # touches are being traced just now.
+        if options.all_collectives:
+            jax.clear_caches()
+
+
+def _register_targets() -> None:
+    if _switch.targets_registered:
+        return
+    for name, handler in _xla.handlers().items():
+        jax.ffi.register_ffi_target(name, handler, platform=_PLATFORM)
+    atexit.register(_xla.close)
+    _switch.targets_registered = True
+
+
+def _configure_worlds(options: InstallOptions) -> None:
+    if _switch.world_options == options:
+        return
+    _switch.generation += 1
+    generation = _switch.generation
+    _xla.configure(
+        describe=_bootstrap.describe_process,
+        open_store=lambda: _bootstrap.open_store(options, generation),
+        name=f"jax/{generation}",
+        timeout_ms=options.timeout_ms,
+        transport=options.transport,
+        listen_address=options.listen_address,
+        listen_port=options.listen_port,
+        tcp_streams=options.tcp_streams,
+    )
+    _switch.world_options = options
+
+
+def _salt(options: InstallOptions) -> str:
+    return f"tersum {tersum.__version__} {options.agreed()}"
+
+
+def _transform(module: bytes) -> bytes | None:
+    """The compiler hook: called by XLA for every program, in the compiling thread."""
+    options = _switch.options
+    if options is None:
+        return None
+    _cache_salt.ensure_hook()
+    _, _, local_devices = _bootstrap.describe_process()
+    changed, rows = _xla.transform(
+        module,
+        codec=options.codec,
+        plan=options.plan,
+        timeout_ms=options.timeout_ms,
+        min_bytes=options.min_bytes,
+        local_devices=local_devices,
+        rewrite_local_groups=options.local,
+    )
+    if rows:
+        key = hashlib.blake2b(module, digest_size=16).digest()
+        _switch.rows.add(key, [CollectiveRow(**row) for row in rows])
+    return changed  # type: ignore[no-any-return]

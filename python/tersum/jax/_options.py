@@ -1,0 +1,62 @@
+"""The options of :func:`tersum.jax.install`: plain values, compared between processes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import tersum
+from tersum.jax._jax_version import require_xla_core
+
+PLANS = ("auto", "two_step", "ring", "one_shot")
+TRANSPORTS = ("auto", "tcp", "shm")
+
+
+@dataclasses.dataclass(frozen=True)
+class InstallOptions:
+    """See :func:`tersum.jax.install` for the meaning of each."""
+
+    codec: str
+    min_bytes: int
+    timeout_ms: int
+    local: bool
+    plan: str
+    transport: str
+    listen_address: str
+    listen_port: int
+    tcp_streams: int
+    # False when only tersum.jax.psum asked for the hook: then only its operations are rewritten.
+    all_collectives: bool = True
+
+    def validate(self) -> InstallOptions:
+        """The same with the codec's canonical name; InvalidArgumentError names the fault."""
+        if self.plan not in PLANS:
+            raise tersum.InvalidArgumentError(
+                f"no plan is called {self.plan!r}; use one of {', '.join(PLANS)}"
+            )
+        if self.transport not in TRANSPORTS:
+            raise tersum.InvalidArgumentError(
+                f"no transport is called {self.transport!r}; use one of {', '.join(TRANSPORTS)}"
+            )
+        if self.min_bytes < 0:
+            raise tersum.InvalidArgumentError(f"min_bytes is {self.min_bytes}; use 0 or more")
+        if self.timeout_ms <= 0:
+            raise tersum.InvalidArgumentError(
+                f"timeout_ms is {self.timeout_ms}; use a positive number of milliseconds"
+            )
+        return dataclasses.replace(self, codec=require_xla_core().canonical_codec(self.codec))
+
+    def agreed(self) -> str:
+        """What must be equal in all processes, as text."""
+        # Where a process listens is its own affair.
+        own = ("listen_address", "listen_port")
+        values = {k: v for k, v in dataclasses.asdict(self).items() if k not in own}
+        return json.dumps(values, sort_keys=True)
+
+    def differences(self, other: InstallOptions) -> str:
+        """``codec='int8/128' against 'int4/128', …`` for the fields that differ."""
+        return ", ".join(
+            f"{field.name}={getattr(self, field.name)!r} against {getattr(other, field.name)!r}"
+            for field in dataclasses.fields(self)
+            if getattr(self, field.name) != getattr(other, field.name)
+        )

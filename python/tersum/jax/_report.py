@@ -1,0 +1,131 @@
+"""What became of every collective that tersum saw, and what its own cost."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, overload
+
+
+@dataclasses.dataclass(frozen=True)
+class CollectiveRow:
+    """One collective instruction of one compiled program."""
+
+    program: str  # the module's name, e.g. "jit_step"
+    operation: str  # the instruction's name in it
+    opcode: str  # "all-reduce", "reduce-scatter"
+    source: str  # where the program has it, e.g. "jit(step)/psum"; may be empty
+    element_type: str  # XLA's name, e.g. "f32"
+    elements: int  # of all operands, on one device
+    bytes: int
+    groups: str  # e.g. "2 groups of 4"
+    outcome: str  # "rewritten", "left alone", "error"
+    codec: str  # what the values travel in; "" unless rewritten
+    promoted: bool  # XLA made float32 of bfloat16 before tersum saw it
+    wire_bf16: bool  # ... and it travels as bfloat16 without loss
+    reason: str
+
+    @property
+    def travels_as(self) -> str:
+        """``"int8/128"``, ``"exact (as bf16)"`` or ``"XLA's own"``."""
+        if self.outcome != "rewritten":
+            return "XLA's own"
+        return f"{self.codec} (as bf16)" if self.wire_bf16 else self.codec
+
+
+class Report(Sequence[CollectiveRow]):
+    """The rows, oldest first; ``str()`` of it is a table."""
+
+    def __init__(self, rows: Iterable[CollectiveRow]) -> None:
+        self._rows = list(rows)
+
+    @overload
+    def __getitem__(self, index: int) -> CollectiveRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> Report: ...
+    def __getitem__(self, index: int | slice) -> CollectiveRow | Report:
+        return Report(self._rows[index]) if isinstance(index, slice) else self._rows[index]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[CollectiveRow]:
+        return iter(self._rows)
+
+    @property
+    def rewritten(self) -> Report:
+        """The rows that travel through tersum."""
+        return Report(row for row in self._rows if row.outcome == "rewritten")
+
+    def __str__(self) -> str:
+        if not self._rows:
+            return "tersum has seen no collective yet (programs are looked at when they compile)."
+        head = ("program", "operation", "what", "values", "groups", "travels as", "why")
+        lines = [head, *(_cells(row) for row in self._rows)]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(head) - 1)]
+        return "\n".join(
+            "  ".join([*(c.ljust(w) for c, w in zip(line, widths, strict=False)), line[-1]])
+            for line in lines
+        )
+
+    __repr__ = __str__
+
+
+def _cells(row: CollectiveRow) -> tuple[str, ...]:
+    values = f"{row.elements} {row.element_type}"
+    return (
+        row.program,
+        row.operation,
+        row.opcode,
+        values,
+        row.groups,
+        row.travels_as,
+        row.reason,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Stats:
+    """Sums over this process's calls, one per device and operand."""
+
+    calls: int
+    values: int  # elements handed in
+    wire_bytes_sent: int  # payload that left this process
+    wire_bytes_received: int
+    seconds: float  # from start to end of each call, added up
+
+    def __str__(self) -> str:
+        return (
+            f"{self.calls} calls, {self.values} values, {self.wire_bytes_sent} bytes sent, "
+            f"{self.wire_bytes_received} received, {self.seconds:.3f} s"
+        )
+
+
+class RowLog:
+    """Collects rows; any thread. A module that is compiled again replaces its earlier rows."""
+
+    # Programs kept; a program that compiles for ever new shapes would otherwise fill the memory.
+    PROGRAMS_MAX = 1_000
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rows: dict[Any, list[CollectiveRow]] = {}
+
+    def add(self, module_key: Any, rows: list[CollectiveRow]) -> None:
+        """Remembers the rows of one module."""
+        with self._lock:
+            self._rows.pop(module_key, None)
+            while len(self._rows) >= self.PROGRAMS_MAX:
+                del self._rows[next(iter(self._rows))]
+            self._rows[module_key] = rows
+
+    def clear(self) -> None:
+        """Forgets all rows."""
+        with self._lock:
+            self._rows.clear()
+
+    def report(self) -> Report:
+        """All rows so far."""
+        with self._lock:
+            return Report(row for rows in self._rows.values() for row in rows)
