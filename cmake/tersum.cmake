@@ -109,6 +109,10 @@ function(tersum_test name)
   if("quick" IN_LIST arg_LABELS)
     add_dependencies(tersum_quick_tests ${name})
   endif()
+  set(environment)
+  if(TERSUM_SANITIZE)
+    list(APPEND environment UBSAN_OPTIONS=print_stacktrace=1 TSAN_OPTIONS=second_deadlock_stack=1)
+  endif()
   math(EXPR last_shard "${arg_SHARDS} - 1")
   foreach(shard RANGE ${last_shard})
     if(arg_SHARDS EQUAL 1)
@@ -120,6 +124,7 @@ function(tersum_test name)
     set_tests_properties(${test} PROPERTIES
       LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
       FAIL_REGULAR_EXPRESSION "Running 0 tests from 0 test suites"
-      ENVIRONMENT "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${shard}")
+      ENVIRONMENT
+        "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${shard};${environment}")
   endforeach()
 endfunction()

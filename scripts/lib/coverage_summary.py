@@ -46,7 +46,7 @@ def _add_report(root: Path, build: Path, report: Any, lines: Lines) -> None:
             continue
         for line in source["lines"]:
             key = (name, line["line_number"])
-            lines[key] = lines.get(key, False) or line["count"] > 0
+            lines[key] = lines.get(key, False) or bool(line["count"])
 
 
 def print_table(lines: Lines) -> None:
@@ -56,8 +56,8 @@ def print_table(lines: Lines) -> None:
         for row in (name.rsplit("/", 1)[0], "all"):
             folders[row][0] += covered
             folders[row][1] += 1
-    for folder, (covered, total) in sorted(folders.items(), key=lambda row: (row[0] == "all", row)):
-        print(f"{folder:28} {covered:6} of {total:6} lines  {100 * covered / total:5.1f} %")
+    for folder, (hit, total) in sorted(folders.items(), key=lambda row: (row[0] == "all", row)):
+        print(f"{folder:28} {hit:6} of {total:6} lines  {100 * hit / total:5.1f} %")
 
 
 def main() -> int:
