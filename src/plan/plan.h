@@ -1,16 +1,19 @@
 // Plan: who sends which chunk to whom, as data. Pure; knows no formats and no sockets.
 //
-// Three readers use the same steps: the executor runs them, the verifier proves them, the cost model
-// prices them.
+// Three readers use the same steps: the executor runs them, the verifier proves them, the cost
+// model prices them.
 //
 // Thread safety: plans are values, immutable once built.
-// Invariants (verify_plan proves them): the chunks of a collective cover its elements; for every chunk
-// the kReduce messages form a tree (or, in one_shot, one star per rank) whose root, the *owner*,
-// receives each contribution exactly once; the kGather messages form a tree from the owner to every
-// rank that must end with the chunk. So data flow is acyclic per chunk and cannot block.
+// Invariants (verify_plan proves them): the chunks of a collective cover its elements; for every
+// chunk the kReduce messages form a tree (or, in one_shot, one star per rank) whose root, the
+// *owner*, receives each contribution exactly once; the kGather messages form a tree from the owner
+// to every rank that must end with the chunk. So data flow is acyclic per chunk and cannot block.
 //
-// Order of a rank's steps on one chunk: (receive_add)* (send_partial | finish)? ; then, after finish,
-// (send_final)*; or, for a rank that is not the owner, receive_store (forward)*.
+// Order of a rank's steps on one chunk: (receive_add)* (send_partial | finish)? ; then, after
+// finish, (send_final)*; or, for a rank that is not the owner, receive_store (forward)*. In a
+// replicated plan instead: (send_partial)* (receive_add)* finish. The receive_adds of a chunk are
+// listed by ascending peer. A rank's whole list is in causal order: run strictly in order on every
+// rank, with sends that never wait, it comes to its end.
 #pragma once
 
 #include <cstddef>
@@ -50,18 +53,24 @@ struct Plan {
   Collective collective = Collective::kAllReduce;
   PlanKind kind = PlanKind::kTwoStep;  // never kAuto
   int size = 1;
-  std::vector<ChunkRange> chunks;            // may be empty ranges for short arrays
-  std::vector<std::vector<Step>> steps;      // per rank; see "Order" above
+  std::vector<ChunkRange> chunks;        // may be empty ranges for short arrays
+  std::vector<std::vector<Step>> steps;  // per rank; see "Order" above
   // True when every rank combines the encoded contributions itself (one_shot): kSendPartial goes to
   // every other rank, each rank finishes the chunk for itself from the *encoded* contributions, its
-  // own included, and nothing is gathered.
+  // own included, and nothing is gathered. False for size 1, where nothing is encoded.
   bool replicated = false;
+  // As requested, so that the verifier can tell whether the chunks are right.
+  size_t count = 0;
+  size_t granule = 1;
+  int root = 0;
 };
 
 // What a plan is made for. `count`: elements of the reduced array (all_reduce, reduce_scatter: the
 // whole input; all_gather: the whole output; broadcast: the array). `granule`: chunks begin at
-// multiples of it (the codec's block), except in reduce_scatter and all_gather, whose chunks are the
-// ranks' equal parts.
+// multiples of it (the codec's block), except in reduce_scatter and all_gather, whose chunks are
+// the ranks' equal parts. `only_rank`: fills in that rank's steps alone and leaves the others'
+// lists empty, which is all that an executor needs: a whole plan holds O(size^2) steps, one rank's
+// O(size). The verifier and plan_error_terms want whole plans (-1).
 struct PlanRequest {
   Collective collective = Collective::kAllReduce;
   PlanKind kind = PlanKind::kTwoStep;
@@ -69,18 +78,23 @@ struct PlanRequest {
   size_t count = 0;
   size_t granule = 1;
   int root = 0;  // broadcast only
+  int only_rank = -1;
 };
 
 // Any size >= 1, any count >= 0. kAuto must have been resolved (choose_plan).
-// kInvalidArgument: size < 1, root out of range, count not a multiple of size where it must be,
-// one_shot for a collective other than all_reduce.
+// kInvalidArgument: size < 1, root or only_rank out of range, granule 0, count not a multiple of
+// size where it must be, one_shot for a collective other than all_reduce.
 Result<Plan> make_plan(const PlanRequest& request);
 
-// kAuto's choice: one_shot for all_reduce while size * wire_bytes is small, else two_step. The same on
-// all ranks: depends only on what all ranks agree on.
+// kAuto's choice: one_shot for a small all_reduce in a small group, else two_step (the crossover is
+// derived in choose_plan.cc). `wire_bytes`: the whole array, encoded. The same on all ranks:
+// depends only on what all ranks agree on.
 PlanKind choose_plan(Collective collective, int size, size_t wire_bytes);
 
-// Proves the class invariants; kInternal with the rank, step and chunk of the first breach.
+// Proves the invariants above, that every rank that must end with a chunk does (all_reduce,
+// all_gather, broadcast: all; reduce_scatter: rank r with chunk r), that every send has exactly one
+// receive of the same phase, and that the chunks cover [0, count) as requested. kInternal with the
+// rank, step and chunk of the first breach.
 Status verify_plan(const Plan& plan);
 
 // How often a contribution is quantized on its way into the result, and how large the bound of a
@@ -89,9 +103,10 @@ Status verify_plan(const Plan& plan);
 // + partial_terms    * block_error_bound(size * absmax + errors so far)
 // + final_terms      * block_error_bound(sum_absmax + errors so far).
 struct PlanErrorTerms {
-  uint32_t contributions = 0;  // single contributions quantized (two_step: size - 1)
-  uint32_t partials = 0;       // partial sums quantized (ring: size - 2)
-  uint32_t finals = 0;         // 1 where the sum is gathered out encoded
+  uint32_t contributions =
+      0;                  // single contributions quantized (two_step: size - 1; one_shot: size)
+  uint32_t partials = 0;  // partial sums quantized (ring: size - 2)
+  uint32_t finals = 0;    // 1 where the sum is gathered out encoded
 };
 PlanErrorTerms plan_error_terms(const Plan& plan);
 
