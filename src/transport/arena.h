@@ -12,6 +12,7 @@
 // been used to the same depth once.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -19,7 +20,9 @@
 #include <utility>
 #include <vector>
 
+#include "platform/shared_memory.h"
 #include "tersum/status.h"
+#include "wire/message.h"
 
 namespace tersum {
 
@@ -54,17 +57,18 @@ class SlotRef {
 
 class Arena {
  public:
-  // `shared` asks for a memfd. `capacity_bytes` is address space, not memory.
+  // `shared` asks for a memfd. `capacity_bytes` is address space, not memory; where the system limits
+  // that, less is taken.
   static Result<std::unique_ptr<Arena>> create(bool shared, size_t capacity_bytes);
   ~Arena();
 
-  // A slot of at least `bytes` (1..kPayloadBytesMax + header room) with one reference; kSystem when
-  // the arena is full.
+  // A slot of at least `bytes` (up to kPayloadBytesMax + 64 KiB) with one reference; kSystem when the
+  // arena is full.
   Result<SlotRef> reserve(size_t bytes);
 
-  [[nodiscard]] int memfd() const { return memfd_; }  // -1 when not shared
-  [[nodiscard]] size_t capacity_bytes() const { return capacity_bytes_; }
-  [[nodiscard]] std::byte* base() const { return base_; }
+  [[nodiscard]] int memfd() const { return memory_.fd(); }  // -1 when not shared
+  [[nodiscard]] size_t capacity_bytes() const { return memory_.bytes(); }
+  [[nodiscard]] std::byte* base() const { return memory_.base(); }
   // Byte offset of a slot from base(): what a shared-memory peer is told.
   [[nodiscard]] size_t offset(const SlotRef& slot) const;
   // Bytes ever handed out at once: what "bounded memory" tests look at.
@@ -83,14 +87,13 @@ class Arena {
   void add_reference(uint32_t index) { ++slots_[index].references; }
   void drop_reference(uint32_t index);
 
-  std::byte* base_ = nullptr;
-  size_t capacity_bytes_ = 0;
+  SharedMemory memory_;
   size_t next_offset_ = 0;
   size_t used_bytes_ = 0;
   size_t high_water_bytes_ = 0;
-  int memfd_ = -1;
   std::vector<Slot> slots_;
   std::vector<std::vector<uint32_t>> free_;  // per size class
+  std::array<uint32_t, 64> slots_of_class_{};
 };
 
 }  // namespace tersum

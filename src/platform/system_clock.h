@@ -1,0 +1,24 @@
+// The real clock and the real source of randomness.
+//
+// Thread safety: any thread, concurrently.
+#pragma once
+
+#include <cstdint>
+
+#include "base/clock.h"
+
+namespace tersum {
+
+class SystemClock final : public Clock {
+ public:
+  // CLOCK_MONOTONIC.
+  [[nodiscard]] int64_t now_ns() const override;
+};
+
+// Unpredictable 64-bit numbers from the kernel: good enough for tokens and ids.
+class SystemRandom final : public Random {
+ public:
+  uint64_t next() override;
+};
+
+}  // namespace tersum

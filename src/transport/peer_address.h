@@ -1,0 +1,31 @@
+// PeerAddress: what a process publishes so that others can connect to it.
+//
+// Thread safety: values. The text form is "tersum:1;id=<32 hex digits>;boot=…;net=…;tcp=host:port;
+// unix=name"; unknown fields are skipped, so that later versions can add some.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "tersum/status.h"
+#include "transport/link.h"
+
+namespace tersum {
+
+struct PeerAddress {
+  ProcessId id;
+  std::string boot;
+  std::string network;
+  std::string tcp;
+  std::string unix_name;  // empty: this process shares no memory
+
+  [[nodiscard]] std::string to_string() const;
+};
+
+// kProtocol when the text is no address.
+Result<PeerAddress> parse_peer_address(std::string_view text);
+
+// Why two processes cannot share memory; empty when they can.
+std::string why_no_shared_memory(const PeerAddress& own, const PeerAddress& peer);
+
+}  // namespace tersum

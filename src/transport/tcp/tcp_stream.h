@@ -1,0 +1,96 @@
+// TcpStream: one connection of a link: messages as header and payload, back to back.
+//
+// Thread safety: none (progress role).
+// Invariants: never blocks. Payloads go from the sender's slot to the kernel and from the kernel into
+// the receiver's slot, but for those that fit into the staging buffer behind a header. No allocation
+// once the queue has been as deep as it gets.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "platform/poller.h"
+#include "platform/unique_fd.h"
+#include "transport/arena.h"
+#include "transport/grow_ring.h"
+#include "transport/link.h"
+
+namespace tersum {
+
+// Who takes the messages of a stream; false stops the reading (the stream may be closed by then).
+class StreamSink {
+ public:
+  virtual ~StreamSink() = default;
+  virtual bool on_stream_message(InMessage message) = 0;
+};
+
+class TcpStream {
+ public:
+  // `fd` has finished its handshake.
+  TcpStream(UniqueFd fd, Poller* poller, Arena* arena);
+  ~TcpStream() { close(); }
+
+  void enqueue(const MessageHeader& header, const SlotRef& payload);
+  // True if bytes moved.
+  bool flush();
+  // Reads at most about `budget_bytes`; the bytes read.
+  size_t receive(StreamSink& sink, size_t budget_bytes);
+
+  // Sends no more and throws away what comes, until the peer has closed, too: closing a socket with
+  // unread input would destroy output that is still on its way.
+  void start_linger();
+  void linger();
+  void close();
+
+  [[nodiscard]] bool open() const { return static_cast<bool>(fd_); }
+  // The peer will send no more, or broke the protocol; why.
+  [[nodiscard]] bool ended() const { return ended_; }
+  [[nodiscard]] const Status& failure() const { return failure_; }
+
+  [[nodiscard]] bool readable() const { return flags_.readable; }
+  [[nodiscard]] bool blocked() const { return !queue_.empty() && !flags_.writable; }
+  [[nodiscard]] size_t backlog_bytes() const { return backlog_bytes_; }
+  [[nodiscard]] size_t unflushed_bytes() const { return unflushed_bytes_; }
+
+ private:
+  struct Outgoing {
+    std::array<std::byte, kMessageHeaderBytes> header{};
+    SlotRef payload;
+    uint32_t payload_bytes = 0;
+    uint32_t sent = 0;  // of header and payload together
+  };
+
+  ssize_t send_some();
+  void retire_sent(size_t bytes);
+  void drop_queue();
+  ssize_t read_some();
+  bool parse_staged(StreamSink& sink);
+  bool begin_message();
+  bool deliver(StreamSink& sink);
+  void end(Status why);
+
+  UniqueFd fd_;
+  Poller* poller_;
+  Arena* arena_;
+  PollFlags flags_;
+  bool ended_ = false;
+  bool write_failed_ = false;
+  Status failure_;
+
+  GrowRing<Outgoing> queue_;
+  size_t backlog_bytes_ = 0;
+  size_t unflushed_bytes_ = 0;  // queued since the last flush
+
+  // What was read behind the last message: [staged_begin_, staged_end_).
+  std::vector<std::byte> staging_;
+  size_t staged_begin_ = 0;
+  size_t staged_end_ = 0;
+  bool in_payload_ = false;
+  MessageHeader header_;
+  SlotRef slot_;
+  size_t filled_ = 0;
+};
+
+}  // namespace tersum
