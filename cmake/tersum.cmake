@@ -1,7 +1,7 @@
 # What every folder's CMakeLists.txt is written with:
 #
 #   tersum_library(NAME SOURCES… [DEPS…] [PUBLIC_DEPS…] [EXCEPTIONS])
-#   tersum_test(NAME SOURCES… [DEPS…] [LABELS…] [TIMEOUT seconds] [SHARDS count] [NO_MAIN])
+#   tersum_test(NAME SOURCES… [DEPS…] [LABELS…] [TIMEOUT seconds] [SHARDS count] [NO_MAIN] [SERIAL])
 #   tersum_program(NAME SOURCES… [DEPS…])
 #   tersum_add_folder_if_present(FOLDER)
 
@@ -23,8 +23,10 @@ set(CMAKE_C_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
 
 find_program(TERSUM_CCACHE ccache)
 if(TERSUM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${TERSUM_CCACHE}")
-  set(CMAKE_C_COMPILER_LAUNCHER "${TERSUM_CCACHE}")
+  # Without the build folder in the hash the presets and the Python wheel share their objects.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      "${CMAKE_COMMAND}" -E env CCACHE_NOHASHDIR=1 "${TERSUM_CCACHE}")
+  set(CMAKE_C_COMPILER_LAUNCHER "${CMAKE_CXX_COMPILER_LAUNCHER}")
 endif()
 
 # Flags of every translation unit, tests included. A fused multiply-add would round once where the
@@ -84,9 +86,9 @@ endfunction()
 
 # A GoogleTest program, run as one ctest test per shard (a process per test case would cost more
 # than the cases). LABELS: quick (seconds; runs under the sanitizers too), per_isa, sim, net, e2e.
-# A program without a single test fails.
+# A program without a single test fails. SERIAL: nothing else runs beside it (it measures time).
 function(tersum_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "NO_MAIN" "TIMEOUT;SHARDS" "SOURCES;DEPS;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "NO_MAIN;SERIAL" "TIMEOUT;SHARDS" "SOURCES;DEPS;LABELS")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "tersum_test(${name}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -124,6 +126,7 @@ function(tersum_test name)
     set_tests_properties(${test} PROPERTIES
       LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
       FAIL_REGULAR_EXPRESSION "Running 0 tests from 0 test suites"
+      RUN_SERIAL ${arg_SERIAL}
       ENVIRONMENT
         "GTEST_TOTAL_SHARDS=${arg_SHARDS};GTEST_SHARD_INDEX=${shard};${environment}")
   endforeach()

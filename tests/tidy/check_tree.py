@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tidy_bans import check_calls, check_python_prints, check_texts
-from tidy_layers import check_layers
+from tidy_layers import check_header_openings, check_layers, check_python_imports
 from tidy_sizes import (
     check_file_sizes,
     check_function_sizes,
@@ -22,6 +22,8 @@ from tidy_tree import Finding, Tree
 
 RULES: tuple[Callable[[Tree], Iterator[Finding]], ...] = (
     check_layers,
+    check_header_openings,
+    check_python_imports,
     check_file_sizes,
     check_line_lengths,
     check_function_sizes,

@@ -10,15 +10,15 @@ from check_tree import check
 from tidy_tree import blank_out
 
 GOOD_TREE = {
-    "include/tersum/status.h": "#pragma once\n#include <string>\n",
-    "src/base/check.h": '#pragma once\n#include "tersum/status.h"\n',
+    "include/tersum/status.h": "// What it is.\n#pragma once\n#include <string>\n",
+    "src/base/check.h": '// What it is.\n#pragma once\n#include "tersum/status.h"\n',
     "src/platform/clock.cc": '#include "base/check.h"\nint f() { return now(); }\n',
     "src/platform/poller.cc": "#include <sys/epoll.h>\n#include <ctime>\n",
     "src/platform/environment.cc": 'const char* f() { return getenv("TERSUM_FORCE_ISA"); }\n',
     "src/codec/kernels/add.cc": '#include <hwy/highway.h>\n#include "base/check.h"\n',
     "src/runtime/node.cc": '#include "codec/codec.h"\n#include "platform/poller.h"\n',
-    "src/codec/codec.h": "#pragma once\n",
-    "src/platform/poller.h": "#pragma once\n#include <sys/epoll.h>\n",
+    "src/codec/codec.h": "// What it is.\n#pragma once\n",
+    "src/platform/poller.h": "// What it is.\n#pragma once\n#include <sys/epoll.h>\n",
     "bench/bench_add.cc": '#include <benchmark/benchmark.h>\n#include "codec/codec.h"\n',
     "python/tersum/__init__.py": '"""tersum."""\n',
     "python/tersum/cli/__init__.py": 'print("a program may")\n',
@@ -84,6 +84,21 @@ class CheckTree(unittest.TestCase):
         text = '// #include "runtime/x.h"\n/*\n#include "runtime/x.h"\n*/\n'
         self.assertEqual(findings(GOOD_TREE | {"src/base/a.cc": text}), [])
 
+    def test_header_openings(self) -> None:
+        self.expect_caught("header-opening", "src/base/a.h", "#pragma once\n")
+        self.expect_caught("header-opening", "src/base/a.h", "// What it is.\n")
+        self.assertEqual(findings({"src/codec/kernels/a-inl.h": "// What it is.\n"}), [])
+
+    def test_optional_imports(self) -> None:
+        for text in ("import jax\n", "from torch import nn\n", "import matplotlib.pyplot as p\n"):
+            self.expect_caught("optional-import", "python/tersum/a.py", text)
+        good = {
+            "python/tersum/jax/a.py": "import jax\n",
+            "python/tersum/b.py": "def f():\n    import jax\n",
+            "python/tersum/c.py": "from . import jax\n",
+        }
+        self.assertEqual(findings(GOOD_TREE | good), [])
+
     def test_file_sizes(self) -> None:
         self.expect_caught("file-size", "src/base/a.cc", "int a;\n" * 1001)
         warned = findings(GOOD_TREE | {"src/base/a.cc": "//\n" * 501}, "file-size")
@@ -95,7 +110,8 @@ class CheckTree(unittest.TestCase):
         for count, caught in ((68, 0), (69, 1)):
             cpp = "namespace n {\nint f(int a) {\n" + "  ++a;\n" * count + "}\n}\n"
             self.expect_caught("function-size", "src/base/a.cc", cpp, caught)
-            self.expect_caught("function-size", "src/base/a.h", cpp, caught)
+            header = "// What.\n#pragma once\n" + cpp
+            self.expect_caught("function-size", "src/base/a.h", header, caught)
         for count, caught in ((69, 0), (70, 1)):
             python = "class A:\n    def f(self, a):\n" + "        a += 1\n" * count
             self.expect_caught("function-size", "python/tersum/a.py", python, caught)

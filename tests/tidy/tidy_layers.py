@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -61,12 +62,17 @@ EXTERNALS = (
     External(re.compile(r"fmt/"), ("src", "tools", "python")),
     External(re.compile(r"xxhash\.h$"), ("src",)),
     External(re.compile(r"CLI/|nlohmann/"), ("tools",)),
+    # The data path of TCP: what is gathered into one system call is the transport's own choice.
+    External(re.compile(r"sys/(socket|uio)\.h$"), ("src/platform", "src/transport/tcp")),
     External(
         re.compile(r"(sys|netinet|arpa|net|linux)/|(unistd|fcntl|poll|netdb|ifaddrs|sched|pthread|"
                    r"dlfcn|signal|time)\.h$"),
         ("src/platform",),
     ),
 )  # fmt: skip
+
+#: Python packages that tersum works without; each may have a folder of its own in the package.
+OPTIONAL_PACKAGES = {"jax", "jaxlib", "torch", "matplotlib"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 STANDARD = re.compile(r"^(c?[a-z_0-9]+|(stdint|stddef|stdbool|limits)\.h)$")
@@ -129,3 +135,41 @@ def _tree_problem(layer: str, target: str) -> str | None:
         return None
     allowed = ", ".join((PUBLIC, *LAYERS[layer]))
     return f"{layer} may include {allowed}; {target} belongs to {owner or 'no layer'}"
+
+
+def check_header_openings(tree: Tree) -> Iterator[Finding]:
+    """A header opens with a comment that says what the thing is, and is included once."""
+    for file in tree.cpp:
+        if not file.path.endswith(".h"):
+            continue
+        if not file.text.startswith(("//", "/*")):
+            message = "the first line must say what this header is for (then: thread safety)"
+            yield Finding(file.path, 1, "header-opening", message)
+        # Highway includes kernels once per target, and C99 knows no pragma once.
+        guards_itself = file.path.endswith(("-inl.h", "include/tersum/tersum.h"))
+        if "#pragma once" not in file.lines and not guards_itself:
+            yield Finding(file.path, 1, "header-opening", "#pragma once is missing")
+
+
+def check_python_imports(tree: Tree) -> Iterator[Finding]:
+    """``import tersum`` must not need jax, torch or matplotlib: they are imported where used."""
+    for file in tree.python:
+        if not file.in_folder("python/tersum"):
+            continue
+        try:
+            module = ast.parse(file.text)
+        except SyntaxError:
+            continue  # check_function_sizes reports it
+        for node in module.body:
+            for package in _imported_packages(node):
+                if package in OPTIONAL_PACKAGES and not file.in_folder(f"python/tersum/{package}"):
+                    message = f"import {package} inside the function that needs it: it is optional"
+                    yield Finding(file.path, node.lineno, "optional-import", message)
+
+
+def _imported_packages(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [name.name.split(".")[0] for name in node.names]
+    if isinstance(node, ast.ImportFrom) and node.level == 0:
+        return [(node.module or "").split(".")[0]]
+    return []
