@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "tersum/options.h"
 #include "xla/ffi_handlers.h"
 #include "xla/ffi_world_gate.h"
+#include "xla/hlo_hook.h"
 #include "xla/hlo_pass.h"
 
 namespace tersum::python {
@@ -52,7 +54,8 @@ Status status_of(nb::python_error& error) {
           nb::cast<std::string>(nb::str(error.type().attr("__name__"))) + ": " + text};
 }
 
-// The two Python functions that know this process; shared by the gate's hooks. Its end takes the GIL.
+// The two Python functions that know this process; shared by the gate's hooks. Its end takes the
+// GIL.
 class PythonFacts {
  public:
   PythonFacts(nb::object describe, nb::object open_store)
@@ -113,8 +116,7 @@ void configure(nb::object describe, nb::object open_store, const std::string& na
   WorldGate::instance().configure(
       {[facts] { return facts->describe(); },
        [options, name](const ProcessFacts& process) -> World {
-         return DeviceWorld::create(0, 1, process.local_devices, nullptr, options,
-                                    name + "/local");
+         return DeviceWorld::create(0, 1, process.local_devices, nullptr, options, name + "/local");
        },
        [facts, options, name](const ProcessFacts& process) -> World {
          Result<std::shared_ptr<Store>> store =
@@ -143,9 +145,14 @@ nb::dict row_to_dict(const HloReportRow& row) {
   return out;
 }
 
-// (new module or None, rows as dicts). The GIL is released while the pass runs.
-nb::tuple transform(const nb::bytes& module, const std::string& codec, const std::string& plan,
-                    int64_t timeout_ms, int64_t min_bytes, std::vector<int64_t> local_devices,
+// The process's hook; never destroyed, since XLA may compile while the process exits.
+HloHook& hook() {
+  static auto* const hook = new HloHook;
+  return *hook;
+}
+
+void configure_pass(const std::string& codec, const std::string& plan, int64_t timeout_ms,
+                    int64_t min_bytes, std::vector<int64_t> local_devices,
                     bool rewrite_local_groups) {
   HloPassOptions options;
   options.codec = codec;
@@ -155,16 +162,24 @@ nb::tuple transform(const nb::bytes& module, const std::string& codec, const std
   options.local_devices = std::move(local_devices);
   options.rewrite_local_groups = rewrite_local_groups;
   options.canonical_codec = &canonical_codec;
+  throw_if_error(hook().configure(options));
+}
+
+// The GIL is released while the pass runs.
+nb::object transform(const nb::bytes& module) {
   const std::string_view bytes(module.c_str(), module.size());
-  Result<HloPassOutput> output = [&] {
+  const std::optional<std::string> changed = [&] {
     const nb::gil_scoped_release no_gil;
-    return run_hlo_pass(bytes, options);
+    return hook().transform(bytes);
   }();
-  const HloPassOutput result = value_or_throw(std::move(output));
+  if (!changed.has_value()) return nb::none();
+  return nb::bytes(changed->data(), changed->size());
+}
+
+nb::list report() {
   nb::list rows;
-  for (const HloReportRow& row : result.rows) rows.append(row_to_dict(row));
-  if (!result.changed) return nb::make_tuple(nb::none(), rows);
-  return nb::make_tuple(nb::bytes(result.module.data(), result.module.size()), rows);
+  for (const HloReportRow& row : hook().report()) rows.append(row_to_dict(row));
+  return rows;
 }
 
 nb::dict handlers() {
@@ -205,9 +220,12 @@ void bind_xla(nb::module_& module) {
           nb::arg("timeout_ms"), nb::arg("transport"), nb::arg("listen_address"),
           nb::arg("listen_port"), nb::arg("tcp_streams"),
           "Sets how the device worlds of this process are made when the first program needs them.");
-  xla.def("transform", &transform, nb::arg("module"), nb::kw_only(), nb::arg("codec"),
-          nb::arg("plan"), nb::arg("timeout_ms"), nb::arg("min_bytes"), nb::arg("local_devices"),
-          nb::arg("rewrite_local_groups"), "Runs the HLO pass: (new bytes or None, report rows).");
+  xla.def("configure_pass", &configure_pass, nb::kw_only(), nb::arg("codec"), nb::arg("plan"),
+          nb::arg("timeout_ms"), nb::arg("min_bytes"), nb::arg("local_devices"),
+          nb::arg("rewrite_local_groups"), "Sets the options of transform() from now on.");
+  xla.def("transform", &transform, nb::arg("module"),
+          "Runs the HLO pass on a serialized module: the new bytes, or None to leave it.");
+  xla.def("report", &report, "Every collective that transform() saw, as dicts, oldest first.");
   xla.def(
       "prepare",
       [](const std::vector<int64_t>& group) {

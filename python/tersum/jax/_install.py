@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import atexit
-import hashlib
 import threading
 
 import tersum
 from tersum.jax import _bootstrap, _cache_salt
 from tersum.jax._jax_version import require_jax, require_xla_core
 from tersum.jax._options import InstallOptions
-from tersum.jax._report import CollectiveRow, Report, RowLog, Stats
+from tersum.jax._report import CollectiveRow, Report, Stats
 
 jax = require_jax()
 _xla = require_xla_core()
@@ -32,7 +31,8 @@ class _Switch:
         self.options: InstallOptions | None = None
         self.hooked = False
         self.targets_registered = False
-        self.rows = RowLog()
+        # Those that the HLO pass works with.
+        self.pass_options: InstallOptions | None = None
         # World options in use, and how often they changed: a name for the rendezvous that all
         # processes count alike.
         self.world_options: InstallOptions | None = None
@@ -116,7 +116,7 @@ def report() -> Report:
     A list of :class:`CollectiveRow`, whose ``str()`` is a table. What XLA removed or merged before
     (it combines independent all-reduces) appears as XLA left it. Any thread.
     """
-    return _switch.rows.report()
+    return Report(CollectiveRow(**row) for row in _xla.report())
 
 
 def stats() -> Stats:
@@ -203,13 +203,21 @@ def _salt(options: InstallOptions) -> str:
 
 def _transform(module: bytes) -> bytes | None:
     """The compiler hook: called by XLA for every program, in the compiling thread."""
-    options = _switch.options
-    if options is None:
-        return None
+    with _switch.lock:
+        options = _switch.options
+        if options is None:
+            return None
+        if _switch.pass_options != options:
+            _configure_pass(options)
     _cache_salt.ensure_hook()
+    changed: bytes | None = _xla.transform(module)
+    return changed
+
+
+def _configure_pass(options: InstallOptions) -> None:
+    # Only now, when something compiles, are the devices of this process known.
     _, _, local_devices = _bootstrap.describe_process()
-    changed, rows = _xla.transform(
-        module,
+    _xla.configure_pass(
         codec=options.codec,
         plan=options.plan,
         timeout_ms=options.timeout_ms,
@@ -217,7 +225,4 @@ def _transform(module: bytes) -> bytes | None:
         local_devices=local_devices,
         rewrite_local_groups=options.local,
     )
-    if rows:
-        key = hashlib.blake2b(module, digest_size=16).digest()
-        _switch.rows.add(key, [CollectiveRow(**row) for row in rows])
-    return changed  # type: ignore[no-any-return]
+    _switch.pass_options = options

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, overload
+from typing import overload
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,32 +99,3 @@ class Stats:
             f"{self.calls} calls, {self.values} values, {self.wire_bytes_sent} bytes sent, "
             f"{self.wire_bytes_received} received, {self.seconds:.3f} s"
         )
-
-
-class RowLog:
-    """Collects rows; any thread. A module that is compiled again replaces its earlier rows."""
-
-    # Programs kept; a program that compiles for ever new shapes would otherwise fill the memory.
-    PROGRAMS_MAX = 1_000
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._rows: dict[Any, list[CollectiveRow]] = {}
-
-    def add(self, module_key: Any, rows: list[CollectiveRow]) -> None:
-        """Remembers the rows of one module."""
-        with self._lock:
-            self._rows.pop(module_key, None)
-            while len(self._rows) >= self.PROGRAMS_MAX:
-                del self._rows[next(iter(self._rows))]
-            self._rows[module_key] = rows
-
-    def clear(self) -> None:
-        """Forgets all rows."""
-        with self._lock:
-            self._rows.clear()
-
-    def report(self) -> Report:
-        """All rows so far."""
-        with self._lock:
-            return Report(row for rows in self._rows.values() for row in rows)
