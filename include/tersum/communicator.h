@@ -99,7 +99,8 @@ class Communicator {
 
   // Returns when every rank has entered.
   Status barrier(int64_t timeout_ms = 0);
-  Work start_barrier(int64_t timeout_ms = 0);
+  // `attended` as in CallOptions.
+  Work start_barrier(int64_t timeout_ms = 0, bool attended = false);
 
   // A communicator of the ranks that pass the same `color`, ordered by (`key`, old rank). Collective
   // over this communicator; blocks. A negative color takes part and gets an empty communicator.

@@ -44,6 +44,9 @@ struct CallOptions {
   PlanKind plan = PlanKind::kAuto;
   // Deadline of the call, from its start. 0 takes the communicator's.
   int64_t timeout_ms = 0;
+  // For start_…() only: the caller will wait() at once and drive the call itself, so no background
+  // thread is woken for it. Until somebody waits such a call makes no progress of its own.
+  bool attended = false;
 };
 
 // Options of a communicator. Those marked (agreed) must be equal on all ranks; joining ranks that

@@ -79,8 +79,8 @@ Status CommunicatorImpl::run(const CallArguments& arguments, const CallOptions& 
 }
 
 Work CommunicatorImpl::start(const CallArguments& arguments, const CallOptions& call_options) {
-  auto operation =
-      start_call(member_, arguments, call_options, options_.timeout_ms, 0, true, nullptr, nullptr);
+  auto operation = start_call(member_, arguments, call_options, options_.timeout_ms, 0,
+                              !call_options.attended, nullptr, nullptr);
   if (!operation.ok()) return Work(std::make_shared<FailedWork>(operation.status()));
   return Work(std::move(operation).value());
 }
@@ -267,8 +267,8 @@ Status Communicator::barrier(int64_t timeout_ms) {
   TERSUM_RUN((CallArguments{}), options);
 }
 
-Work Communicator::start_barrier(int64_t timeout_ms) {
-  const CallOptions options{"exact", PlanKind::kAuto, timeout_ms};
+Work Communicator::start_barrier(int64_t timeout_ms, bool attended) {
+  const CallOptions options{"exact", PlanKind::kAuto, timeout_ms, attended};
   TERSUM_START((CallArguments{}), options);
 }
 
