@@ -171,6 +171,15 @@ class PyWork {
   Work work_;
 };
 
+// The Work of a call that has just started. With `attended` it has ended when this returns: starting
+// and waiting are one step, so that no signal can come between and leave the caller's arrays in use.
+std::shared_ptr<PyWork> make_work(PyCommunicatorPtr owner, std::shared_ptr<PendingCall> call,
+                                  bool attended) {
+  auto work = std::make_shared<PyWork>(std::move(owner), std::move(call));
+  if (attended) (void)work->wait(-1);
+  return work;
+}
+
 CommunicatorOptions make_options(int64_t timeout_ms, const std::string& listen, int port,
                                  const std::string& transport, int streams, int64_t slice_bytes,
                                  int64_t window_bytes) {
@@ -205,7 +214,7 @@ PyCommunicatorPtr create(int rank, int size, nb::object source, const std::strin
 // Starts a call by `start(communicator, options)` and keeps its arrays.
 template <typename Start>
 std::shared_ptr<PendingCall> start_call(PyCommunicator& self, const std::string& codec,
-                                        const std::string& plan, int64_t timeout_ms,
+                                        const std::string& plan, int64_t timeout_ms, bool attended,
                                         Input input, Output output, const Start& start) {
   auto call = std::make_shared<PendingCall>();
   call->codec = codec;
@@ -215,74 +224,76 @@ std::shared_ptr<PendingCall> start_call(PyCommunicator& self, const std::string&
   options.codec = call->codec;
   options.plan = plan_or_throw(plan);
   options.timeout_ms = timeout_ms;
+  options.attended = attended;
   {
     nb::gil_scoped_release release;
     call->work = start(self.get(), options);
   }
-  self.hold(call);
+  if (!attended) self.hold(call);
   return call;
 }
 
 std::shared_ptr<PyWork> start_all_reduce(PyCommunicatorPtr self, Input input, Output output,
                                          const std::string& dtype, const std::string& op,
                                          const std::string& codec, const std::string& plan,
-                                         int64_t timeout_ms) {
+                                         int64_t timeout_ms, bool attended) {
   const DataType type = type_or_throw(dtype);
   const ReduceOp reduce = op_or_throw(op);
-  auto call = start_call(*self, codec, plan, timeout_ms, input, output,
+  auto call = start_call(*self, codec, plan, timeout_ms, attended, input, output,
                          [&](Communicator& communicator, const CallOptions& options) {
                            return communicator.start_all_reduce(input.data(), output.data(),
                                                                 input.size(), type, reduce, options);
                          });
-  return std::make_shared<PyWork>(std::move(self), std::move(call));
+  return make_work(std::move(self), std::move(call), attended);
 }
 
 std::shared_ptr<PyWork> start_reduce_scatter(PyCommunicatorPtr self, Input input, Output output,
                                              const std::string& dtype, const std::string& op,
                                              const std::string& codec, const std::string& plan,
-                                             int64_t timeout_ms) {
+                                             int64_t timeout_ms, bool attended) {
   const DataType type = type_or_throw(dtype);
   const ReduceOp reduce = op_or_throw(op);
   auto call =
-      start_call(*self, codec, plan, timeout_ms, input, output,
+      start_call(*self, codec, plan, timeout_ms, attended, input, output,
                  [&](Communicator& communicator, const CallOptions& options) {
                    return communicator.start_reduce_scatter(input.data(), output.data(),
                                                             output.size(), type, reduce, options);
                  });
-  return std::make_shared<PyWork>(std::move(self), std::move(call));
+  return make_work(std::move(self), std::move(call), attended);
 }
 
 std::shared_ptr<PyWork> start_all_gather(PyCommunicatorPtr self, Input input, Output output,
                                          const std::string& dtype, const std::string& codec,
-                                         const std::string& plan, int64_t timeout_ms) {
+                                         const std::string& plan, int64_t timeout_ms,
+                                         bool attended) {
   const DataType type = type_or_throw(dtype);
-  auto call = start_call(*self, codec, plan, timeout_ms, input, output,
+  auto call = start_call(*self, codec, plan, timeout_ms, attended, input, output,
                          [&](Communicator& communicator, const CallOptions& options) {
                            return communicator.start_all_gather(input.data(), output.data(),
                                                                 input.size(), type, options);
                          });
-  return std::make_shared<PyWork>(std::move(self), std::move(call));
+  return make_work(std::move(self), std::move(call), attended);
 }
 
 std::shared_ptr<PyWork> start_broadcast(PyCommunicatorPtr self, Output data,
                                         const std::string& dtype, int root,
                                         const std::string& codec, const std::string& plan,
-                                        int64_t timeout_ms) {
+                                        int64_t timeout_ms, bool attended) {
   const DataType type = type_or_throw(dtype);
-  auto call = start_call(*self, codec, plan, timeout_ms, Input(), data,
+  auto call = start_call(*self, codec, plan, timeout_ms, attended, Input(), data,
                          [&](Communicator& communicator, const CallOptions& options) {
                            return communicator.start_broadcast(data.data(), data.size(), type, root,
                                                                options);
                          });
-  return std::make_shared<PyWork>(std::move(self), std::move(call));
+  return make_work(std::move(self), std::move(call), attended);
 }
 
-std::shared_ptr<PyWork> start_barrier(PyCommunicatorPtr self, int64_t timeout_ms) {
-  auto call = start_call(*self, "exact", "auto", timeout_ms, Input(), Output(),
+std::shared_ptr<PyWork> start_barrier(PyCommunicatorPtr self, int64_t timeout_ms, bool attended) {
+  auto call = start_call(*self, "exact", "auto", timeout_ms, attended, Input(), Output(),
                          [&](Communicator& communicator, const CallOptions& options) {
-                           return communicator.start_barrier(options.timeout_ms);
+                           return communicator.start_barrier(options.timeout_ms, options.attended);
                          });
-  return std::make_shared<PyWork>(std::move(self), std::move(call));
+  return make_work(std::move(self), std::move(call), attended);
 }
 
 PyCommunicatorPtr split(PyCommunicator& self, int color, int key) {
@@ -301,10 +312,21 @@ std::tuple<uint64_t, uint64_t, uint64_t, uint64_t, double> stats(PyCommunicator&
           stats.seconds};
 }
 
-double error_bound(PyCommunicator& self, const std::string& codec, const std::string& plan,
-                   size_t count, const std::string& dtype, double absmax, double sum_absmax) {
-  return value_or_throw(self.get().error_bound(codec, plan_or_throw(plan), count,
-                                               type_or_throw(dtype), absmax, sum_absmax));
+using Doubles = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// One bound per pair of `absmax` and `sum_absmax`, written to `bounds`: the blocks of one array.
+void error_bounds(PyCommunicator& self, const std::string& codec, const std::string& plan,
+                  size_t count, const std::string& dtype, Doubles absmax, Doubles sum_absmax,
+                  nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu> bounds) {
+  if (absmax.size() != sum_absmax.size() || absmax.size() != bounds.size()) {
+    throw_status(invalid_argument("absmax, sum_absmax and bounds must have equal lengths"));
+  }
+  const PlanKind kind = plan_or_throw(plan);
+  const DataType type = type_or_throw(dtype);
+  for (size_t i = 0; i < absmax.size(); ++i) {
+    bounds.data()[i] = value_or_throw(self.get().error_bound(
+        codec, kind, count, type, absmax.data()[i], sum_absmax.data()[i]));
+  }
 }
 
 void bind_work(nb::module_& module) {
@@ -317,16 +339,16 @@ void bind_work(nb::module_& module) {
 void bind_calls(nb::class_<PyCommunicator>& type) {
   type.def("start_all_reduce", &start_all_reduce, nb::arg("input").noconvert(),
            nb::arg("output").noconvert(), nb::arg("dtype"), nb::arg("op"), nb::arg("codec"),
-           nb::arg("plan"), nb::arg("timeout_ms"))
+           nb::arg("plan"), nb::arg("timeout_ms"), nb::arg("attended"))
       .def("start_reduce_scatter", &start_reduce_scatter, nb::arg("input").noconvert(),
            nb::arg("output").noconvert(), nb::arg("dtype"), nb::arg("op"), nb::arg("codec"),
-           nb::arg("plan"), nb::arg("timeout_ms"))
+           nb::arg("plan"), nb::arg("timeout_ms"), nb::arg("attended"))
       .def("start_all_gather", &start_all_gather, nb::arg("input").noconvert(),
            nb::arg("output").noconvert(), nb::arg("dtype"), nb::arg("codec"), nb::arg("plan"),
-           nb::arg("timeout_ms"))
+           nb::arg("timeout_ms"), nb::arg("attended"))
       .def("start_broadcast", &start_broadcast, nb::arg("data").noconvert(), nb::arg("dtype"),
-           nb::arg("root"), nb::arg("codec"), nb::arg("plan"), nb::arg("timeout_ms"))
-      .def("start_barrier", &start_barrier, nb::arg("timeout_ms"));
+           nb::arg("root"), nb::arg("codec"), nb::arg("plan"), nb::arg("timeout_ms"), nb::arg("attended"))
+      .def("start_barrier", &start_barrier, nb::arg("timeout_ms"), nb::arg("attended"));
 }
 
 }  // namespace
@@ -350,8 +372,8 @@ void bind_communicator(nb::module_& module) {
            nb::arg("reason"))
       .def("close", &PyCommunicator::close)
       .def("stats", &stats)
-      .def("error_bound", &error_bound, nb::arg("codec"), nb::arg("plan"), nb::arg("count"),
-           nb::arg("dtype"), nb::arg("absmax"), nb::arg("sum_absmax"));
+      .def("error_bounds", &error_bounds, nb::arg("codec"), nb::arg("plan"), nb::arg("count"),
+           nb::arg("dtype"), nb::arg("absmax"), nb::arg("sum_absmax"), nb::arg("bounds"));
   bind_calls(type);
 }
 

@@ -1,8 +1,8 @@
 """tersum: quantized collectives for distributed machine learning.
 
-    with tersum.Communicator(rank, size, store="tcp://127.0.0.1:29500") as group:
-        total = group.all_reduce(gradients)            # int8 on the wire, same bits on every rank
-        exact = group.all_reduce(losses, codec="exact")
+with tersum.Communicator(rank, size, store="tcp://127.0.0.1:29500") as group:
+    total = group.all_reduce(gradients)            # int8 on the wire, same bits on every rank
+    exact = group.all_reduce(losses, codec="exact")
 """
 
 from tersum import _core
@@ -19,7 +19,7 @@ from tersum.errors import (
     StatusCode,
     SystemCallError,
     TersumError,
-    TimeoutError,  # noqa: A004 - tersum.TimeoutError is a builtins.TimeoutError, too
+    TimeoutError,
     UnavailableError,
     UnsupportedError,
     VersionMismatchError,

@@ -1,7 +1,7 @@
 """Arrays in, arrays out: what callers hand in becomes memory that the core can read and write.
 
-Every array ends up as a C-contiguous, aligned NumPy array in native byte order; bfloat16, which NumPy
-cannot name, is viewed as uint16 beside its name. Nothing here touches the network. Thread safety:
+Every array ends up as a C-contiguous, aligned NumPy array in native byte order; bfloat16, which
+NumPy cannot name, is viewed as uint16 beside its name. Nothing here touches the network. Thread safety:
 pure functions; the objects are used by one call each.
 """
 

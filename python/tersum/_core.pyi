@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 version: str
@@ -50,6 +51,7 @@ class Communicator:
         codec: str,
         plan: str,
         timeout_ms: int,
+        attended: bool,
     ) -> Work: ...
     def start_reduce_scatter(
         self,
@@ -60,6 +62,7 @@ class Communicator:
         codec: str,
         plan: str,
         timeout_ms: int,
+        attended: bool,
     ) -> Work: ...
     def start_all_gather(
         self,
@@ -69,6 +72,7 @@ class Communicator:
         codec: str,
         plan: str,
         timeout_ms: int,
+        attended: bool,
     ) -> Work: ...
     def start_broadcast(
         self,
@@ -78,18 +82,20 @@ class Communicator:
         codec: str,
         plan: str,
         timeout_ms: int,
+        attended: bool,
     ) -> Work: ...
-    def start_barrier(self, timeout_ms: int) -> Work: ...
+    def start_barrier(self, timeout_ms: int, attended: bool) -> Work: ...
     def split(self, color: int, key: int) -> Communicator | None: ...
     def abort(self, reason: str) -> None: ...
     def close(self) -> None: ...
     def stats(self) -> tuple[int, int, int, int, float]: ...
-    def error_bound(
+    def error_bounds(
         self,
         codec: str,
         plan: str,
         count: int,
         dtype: str,
-        absmax: float,
-        sum_absmax: float,
-    ) -> float: ...
+        absmax: npt.NDArray[np.float64],
+        sum_absmax: npt.NDArray[np.float64],
+        bounds: npt.NDArray[np.float64],
+    ) -> None: ...

@@ -8,6 +8,8 @@ import weakref
 from types import TracebackType
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
+import numpy as np
+
 from tersum import _core
 from tersum._arrays import (
     Source,
@@ -78,19 +80,19 @@ class Communicator:
     every group) and blocks until all ranks have, at most ``timeout_ms``.
 
     :param store: ``"tcp://host:port"`` (rank 0 serves), ``"file:///directory"`` (fresh per run), or
-        an object with ``set`` and ``wait`` (:class:`tersum.Store`). May be left out if ``size`` is 1.
+        an object with ``set`` and ``wait`` (:class:`tersum.Store`). A group of one needs none.
     :param timeout_ms: deadline of calls that name none, and of joining.
     :param listen: address or interface to listen on. Empty: loopback if the store is on loopback,
         otherwise the address that routes to the store.
     :param port: port to listen on; 0 takes any free one. One listener serves the whole process.
     :param transport: ``"auto"``, ``"tcp"`` or ``"shm"``.
     :param streams: TCP connections per pair of processes; 0 takes the measured default.
-    :param slice_bytes: largest message; 0 takes the default. Equal on all ranks.
-    :param window_bytes: memory one call may have in flight; 0 takes the default. Equal on all ranks.
+    :param slice_bytes: largest message; 0 takes the default. All ranks must agree.
+    :param window_bytes: memory one call may have in flight; 0 takes the default. Agreed, too.
 
-    **Thread safety.** Every method may be called from any thread. Calls of one rank are matched with
-    the other ranks' by the order in which they *start*: threads that share a communicator must agree
-    on that order, or use :meth:`split`.
+    **Thread safety.** Every method may be called from any thread. Calls of one rank are matched
+    with the other ranks' by the order in which they *start*: threads that share a communicator
+    must agree on that order, or use :meth:`split`.
 
     **Blocking.** The methods without ``_async`` block until the collective has ended here, at most
     ``timeout_ms``; they release the GIL. Ctrl-C aborts the communicator and raises
@@ -186,7 +188,7 @@ class Communicator:
         :param plan: ``"auto"``, ``"two_step"``, ``"ring"`` or ``"one_shot"``.
         :param out: array of the shape and type of ``x`` to write to; may be ``x``.
         """
-        return self.all_reduce_async(x, op, codec, plan, timeout_ms, out).result()
+        return self._all_reduce(x, op, codec, plan, timeout_ms, out, attended=True).result()
 
     def all_reduce_async(
         self,
@@ -198,13 +200,7 @@ class Communicator:
         out: Any = None,
     ) -> Work[Array]:
         """:meth:`all_reduce` in the background."""
-        source = read_input(x)
-        target = _target(out, source, source.shape)
-        source = without_overlap(source, target, in_place=True)
-        core = self._core.start_all_reduce(
-            source.data, target.data, source.dtype, op, codec, plan, _call_ms(timeout_ms)
-        )
-        return Work(core, target)
+        return self._all_reduce(x, op, codec, plan, timeout_ms, out, attended=False)
 
     def reduce_scatter(
         self,
@@ -217,10 +213,10 @@ class Communicator:
     ) -> Array:
         """This rank's part of the elementwise ``op`` of every rank's ``x``.
 
-        ``x`` has shape ``(size * k, ...)``; the result is rows ``rank * k`` to ``(rank + 1) * k`` of
-        the reduction, of shape ``(k, ...)``.
+        ``x`` has shape ``(size * k, ...)``; the result is rows ``rank * k`` to
+        ``(rank + 1) * k`` of the reduction, of shape ``(k, ...)``.
         """
-        return self.reduce_scatter_async(x, op, codec, plan, timeout_ms, out).result()
+        return self._reduce_scatter(x, op, codec, plan, timeout_ms, out, attended=True).result()
 
     def reduce_scatter_async(
         self,
@@ -232,19 +228,7 @@ class Communicator:
         out: Any = None,
     ) -> Work[Array]:
         """:meth:`reduce_scatter` in the background."""
-        source = read_input(x)
-        if not source.shape or source.shape[0] % self.size != 0:
-            raise InvalidArgumentError(
-                f"reduce_scatter over {self.size} ranks needs an x whose first dimension is a "
-                f"multiple of {self.size}, got shape {source.shape}: pad it"
-            )
-        shape = (source.shape[0] // self.size, *source.shape[1:])
-        target = _target(out, source, shape)
-        source = without_overlap(source, target, in_place=False)
-        core = self._core.start_reduce_scatter(
-            source.data, target.data, source.dtype, op, codec, plan, _call_ms(timeout_ms)
-        )
-        return Work(core, target)
+        return self._reduce_scatter(x, op, codec, plan, timeout_ms, out, attended=False)
 
     def all_gather(
         self,
@@ -260,7 +244,7 @@ class Communicator:
         ``x`` gives a result of shape ``(size,)``. With a lossy codec this rank's own part is what
         the others decode, too.
         """
-        return self.all_gather_async(x, codec, plan, timeout_ms, out).result()
+        return self._all_gather(x, codec, plan, timeout_ms, out, attended=True).result()
 
     def all_gather_async(
         self,
@@ -271,14 +255,7 @@ class Communicator:
         out: Any = None,
     ) -> Work[Array]:
         """:meth:`all_gather` in the background."""
-        source = read_input(x)
-        rows = source.shape or (1,)
-        target = _target(out, source, (rows[0] * self.size, *rows[1:]))
-        source = without_overlap(source, target, in_place=False)
-        core = self._core.start_all_gather(
-            source.data, target.data, source.dtype, codec, plan, _call_ms(timeout_ms)
-        )
-        return Work(core, target)
+        return self._all_gather(x, codec, plan, timeout_ms, out, attended=False)
 
     def broadcast(
         self,
@@ -293,7 +270,7 @@ class Communicator:
 
         With a lossy codec the root's result is what the others decode.
         """
-        return self.broadcast_async(x, root, codec, plan, timeout_ms, out).result()
+        return self._broadcast(x, root, codec, plan, timeout_ms, out, attended=True).result()
 
     def broadcast_async(
         self,
@@ -305,24 +282,15 @@ class Communicator:
         out: Any = None,
     ) -> Work[Array]:
         """:meth:`broadcast` in the background."""
-        if not 0 <= root < self.size:
-            raise InvalidArgumentError(f"root must be 0 to {self.size - 1}, got {root}")
-        source = read_input(x)
-        target = _target(out, source, source.shape)
-        if self.rank == root:
-            target.data[...] = source.data  # the core works in place; numpy sees to any overlap
-        core = self._core.start_broadcast(
-            target.data, source.dtype, root, codec, plan, _call_ms(timeout_ms)
-        )
-        return Work(core, target)
+        return self._broadcast(x, root, codec, plan, timeout_ms, out, attended=False)
 
     def barrier(self, timeout_ms: int | None = None) -> None:
         """Returns when every rank has entered."""
-        self.barrier_async(timeout_ms).wait()
+        Work(self._core.start_barrier(_call_ms(timeout_ms), True), None).wait()
 
     def barrier_async(self, timeout_ms: int | None = None) -> Work[None]:
         """:meth:`barrier` in the background."""
-        return Work(self._core.start_barrier(_call_ms(timeout_ms)), None)
+        return Work(self._core.start_barrier(_call_ms(timeout_ms), False), None)
 
     def split(self, color: int, key: int = 0) -> Communicator | None:
         """A communicator of the ranks that pass the same ``color``, ordered by (``key``, old rank).
@@ -364,7 +332,88 @@ class Communicator:
         """
         if sum_absmax is None:
             sum_absmax = self.size * absmax
-        return self._core.error_bound(codec, plan, count, dtype, absmax, sum_absmax)
+        bound = np.empty(1)
+        largest, sums = np.array([absmax], np.float64), np.array([sum_absmax], np.float64)
+        self._core.error_bounds(codec, plan, count, dtype, largest, sums, bound)
+        return float(bound[0])
+
+    def _all_reduce(
+        self,
+        x: Array,
+        op: str,
+        codec: str,
+        plan: str,
+        timeout_ms: int | None,
+        out: Any,
+        *,
+        attended: bool,
+    ) -> Work[Array]:
+        source = read_input(x)
+        target = _target(out, source, source.shape)
+        source = without_overlap(source, target, in_place=True)
+        core = self._core.start_all_reduce(
+            source.data, target.data, source.dtype, op, codec, plan, _call_ms(timeout_ms), attended
+        )
+        return Work(core, target)
+
+    def _reduce_scatter(
+        self,
+        x: Array,
+        op: str,
+        codec: str,
+        plan: str,
+        timeout_ms: int | None,
+        out: Any,
+        *,
+        attended: bool,
+    ) -> Work[Array]:
+        source = read_input(x)
+        if not source.shape or source.shape[0] % self.size != 0:
+            raise InvalidArgumentError(
+                f"reduce_scatter over {self.size} ranks needs an x whose first dimension is a "
+                f"multiple of {self.size}, got shape {source.shape}: pad it"
+            )
+        shape = (source.shape[0] // self.size, *source.shape[1:])
+        target = _target(out, source, shape)
+        source = without_overlap(source, target, in_place=False)
+        core = self._core.start_reduce_scatter(
+            source.data, target.data, source.dtype, op, codec, plan, _call_ms(timeout_ms), attended
+        )
+        return Work(core, target)
+
+    def _all_gather(
+        self, x: Array, codec: str, plan: str, timeout_ms: int | None, out: Any, *, attended: bool
+    ) -> Work[Array]:
+        source = read_input(x)
+        rows = source.shape or (1,)
+        target = _target(out, source, (rows[0] * self.size, *rows[1:]))
+        source = without_overlap(source, target, in_place=False)
+        core = self._core.start_all_gather(
+            source.data, target.data, source.dtype, codec, plan, _call_ms(timeout_ms), attended
+        )
+        return Work(core, target)
+
+    def _broadcast(
+        self,
+        x: Array,
+        root: int,
+        codec: str,
+        plan: str,
+        timeout_ms: int | None,
+        out: Any,
+        *,
+        attended: bool,
+    ) -> Work[Array]:
+        if not 0 <= root < self.size:
+            raise InvalidArgumentError(f"root must be 0 to {self.size - 1}, got {root}")
+        source = read_input(x)
+        target = _target(out, source, source.shape)
+        if self.rank == root:
+            target.data[...] = source.data  # the core works in place; numpy sees to any overlap
+        core = self._core.start_broadcast(
+            target.data, source.dtype, root, codec, plan, _call_ms(timeout_ms), attended
+        )
+        return Work(core, target)
 
     def __enter__(self) -> Communicator:
         return self

@@ -67,7 +67,7 @@ class PeerLostError(TersumError, ConnectionError):
     code = StatusCode.PEER_LOST
 
 
-class TimeoutError(TersumError, builtins.TimeoutError):  # noqa: A001 - the public name is tersum's
+class TimeoutError(TersumError, builtins.TimeoutError):
     """A deadline passed; the text names the rank and step that was waited for."""
 
     code = StatusCode.TIMEOUT
@@ -135,6 +135,6 @@ _CLASSES: dict[int, type[TersumError]] = {
 
 
 def error_from_status(code: int, message: str) -> TersumError:
-    """The exception for a failed status; InternalError for a code that this module does not know."""
+    """The exception for a failed status; InternalError for an unknown code."""
     cls = _CLASSES.get(code)
     return InternalError(f"unknown status {code}: {message}") if cls is None else cls(message)

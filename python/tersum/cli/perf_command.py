@@ -1,0 +1,250 @@
+"""``tersum perf``: measures collectives, in the columns of nccl-tests and some of our own."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import tersum
+from tersum.cli import perf_table
+from tersum.cli.byte_sizes import parse_bytes, size_range
+from tersum.cli.command_error import CommandError
+from tersum.cli.launch_place import Place, find_place
+from tersum.cli.perf_contender import require_torch
+from tersum.cli.perf_options import OPS, PLANS, REDOPS, TRANSPORTS, PerfOptions, Row
+from tersum.cli.perf_rank import measure
+from tersum.cli.perf_spawn import run_local_ranks
+from tersum.cli.perf_worker import make_contenders
+from tersum.cli.shaped_link import parse_rate
+from tersum.communicator import Communicator
+from tersum.errors import TersumError
+from tersum.store import TorchStore
+
+_T = TypeVar("_T")
+
+_DESCRIPTION = """\
+Measures collectives: time, bus bandwidth, bytes on the wire, and the error against float64.
+Contenders (every codec with every plan, and --compare) take turns within one run, so that their
+ratios mean something. Started by torchrun, mpirun or srun it joins as that rank; otherwise it
+starts --ranks processes on this machine. Exit status 1 if an element was wrong."""
+
+
+def _checked(parse: Callable[[str], _T], valid: Callable[[_T], bool], rule: str) -> Any:
+    def convert(text: str) -> _T:
+        try:
+            value = parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error) or f"bad value {text!r}") from None
+        if not valid(value):
+            raise argparse.ArgumentTypeError(f"{text!r} is out of range: {rule}")
+        return value
+
+    convert.__name__ = "number"
+    return convert
+
+
+def _list_of(allowed: tuple[str, ...] | None) -> Callable[[str], tuple[str, ...]]:
+    def convert(text: str) -> tuple[str, ...]:
+        names = tuple(name.strip() for name in text.split(","))
+        for name in names:
+            if not name or (allowed is not None and name not in allowed):
+                choices = f"; choose from {', '.join(allowed)}" if allowed else ""
+                raise argparse.ArgumentTypeError(f"bad name {name!r} in {text!r}{choices}")
+        return names
+
+    return convert
+
+
+def add_parser(commands: Any) -> None:
+    """Adds ``perf`` to the command line."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "perf",
+        help="measure collectives",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    positive = _checked(int, lambda value: value >= 1, "must be 1 or more")
+    what = parser.add_argument_group("what is measured")
+    what.add_argument("--op", choices=OPS, default="all_reduce", help="default all_reduce")
+    what.add_argument("--redop", choices=REDOPS, default="sum", help="default sum")
+    what.add_argument("--dtype", choices=tersum.DTYPES, default="float32", help="default float32")
+    what.add_argument(
+        "--codec",
+        type=_list_of(None),
+        default=("int8/128",),
+        metavar="LIST",
+        help="codecs, e.g. exact,bf16,int8/128,int4 (default int8/128)",
+    )
+    what.add_argument(
+        "--plan",
+        type=_list_of(PLANS),
+        default=("auto",),
+        metavar="LIST",
+        help="auto,two_step,ring,one_shot (default auto)",
+    )
+    size = _checked(parse_bytes, lambda value: value >= 1, "must be at least one byte")
+    what.add_argument("--min-bytes", type=size, default=64 << 10, metavar="N", help="default 64K")
+    what.add_argument("--max-bytes", type=size, default=64 << 20, metavar="N", help="default 64M")
+    factor = _checked(float, lambda value: value > 1, "must be above 1")
+    what.add_argument("--factor", type=factor, default=4, metavar="F", help="default 4")
+    what.add_argument("--compare", type=_list_of(("gloo",)), default=(), metavar="gloo")
+    how = parser.add_argument_group("how")
+    how.add_argument("--ranks", type=positive, metavar="N", help="local processes (default 2)")
+    how.add_argument("--transport", choices=TRANSPORTS, default="auto", help="default auto")
+    how.add_argument("--streams", type=int, default=0, metavar="N", help="TCP streams per pair")
+    how.add_argument(
+        "--link",
+        metavar="RATE",
+        type=_checked(lambda text: (parse_rate(text), text)[1], lambda _: True, ""),
+        help="one network namespace per rank, joined by links of e.g. 1gbit (root)",
+    )
+    how.add_argument("--iters", type=positive, default=20, metavar="N", help="default 20")
+    warmup = _checked(int, lambda value: value >= 0, "must be 0 or more")
+    how.add_argument("--warmup", type=warmup, default=3, metavar="N", help="default 3")
+    how.add_argument("--seed", type=warmup, default=1, metavar="N", help="of the data; default 1")
+    how.add_argument("--timeout-ms", type=positive, default=120_000, metavar="N", help="per call")
+    how.add_argument("--store", metavar="URL", help="where ranks of a launcher meet")
+    output = parser.add_argument_group("output")
+    output.add_argument("--json", type=Path, metavar="FILE", help="also write the rows as JSON")
+    output.add_argument("--plot", type=Path, metavar="FILE", help="also draw them (PNG)")
+    parser.set_defaults(run=run)
+
+
+def make_options(arguments: argparse.Namespace) -> PerfOptions:
+    """The options of a parsed command line; CommandError (usage) for what cannot go together."""
+    if arguments.min_bytes > arguments.max_bytes:
+        raise CommandError(
+            f"--min-bytes {arguments.min_bytes} is above --max-bytes {arguments.max_bytes}",
+            exit_status=2,
+        )
+    if arguments.plot and importlib.util.find_spec("matplotlib") is None:
+        raise CommandError("--plot needs matplotlib: pip install matplotlib", exit_status=2)
+    for codec in arguments.codec:
+        try:
+            tersum.codec_info(codec)
+        except TersumError as error:
+            raise CommandError(f"--codec: {error}", exit_status=2) from None
+    options = PerfOptions(
+        op=arguments.op,
+        redop=arguments.redop,
+        dtype=arguments.dtype,
+        codecs=tuple(tersum.codec_info(codec).spec for codec in arguments.codec),
+        plans=arguments.plan,
+        transport=arguments.transport,
+        sizes=tuple(size_range(arguments.min_bytes, arguments.max_bytes, arguments.factor)),
+        iters=arguments.iters,
+        warmup=arguments.warmup,
+        seed=arguments.seed,
+        compare=arguments.compare,
+        timeout_ms=arguments.timeout_ms,
+        streams=arguments.streams,
+        link_bits_per_s=parse_rate(arguments.link) if arguments.link else 0,
+    )
+    if "one_shot" in options.plans and options.op != "all_reduce":
+        raise CommandError(f"--plan one_shot is for all_reduce, not {options.op}", exit_status=2)
+    if options.compare:
+        require_torch(options)
+    return options
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measures, prints, writes; 1 if anything was wrong."""
+    options = make_options(arguments)
+    place = find_place(os.environ, arguments.store)
+    if place is None:
+        ranks = arguments.ranks or 2
+        if arguments.link and ranks < 2:
+            raise CommandError("--link joins 2 ranks or more: add --ranks 2", exit_status=2)
+        rows: Iterator[Row] = run_local_ranks(options, ranks, arguments.link)
+        return _report(rows, options, ranks, arguments)
+    _check_place(place, arguments)
+    try:
+        with _join(place, options) as group, tempfile.TemporaryDirectory() as folder:
+            rows = measure(group, make_contenders(group, options, _meet(place, folder)), options)
+            if group.rank == 0:
+                return _report(rows, options, group.size, arguments)
+            return int(sum(row["wrong"] for row in rows) > 0)
+    except TersumError as error:
+        raise CommandError(f"rank {place.rank}: {error}") from error
+
+
+def _check_place(place: Place, arguments: argparse.Namespace) -> None:
+    if arguments.ranks not in (None, place.size):
+        raise CommandError(
+            f"{place.launcher} started {place.size} ranks but --ranks says {arguments.ranks}: "
+            "leave --ranks away",
+            exit_status=2,
+        )
+    if arguments.link:
+        raise CommandError(
+            f"--link shapes processes that tersum starts itself, not those of {place.launcher}",
+            exit_status=2,
+        )
+    if arguments.compare and place.launcher != "torchrun":
+        raise CommandError(
+            f"--compare gloo under {place.launcher} is not supported: use torchrun, or --ranks",
+            exit_status=2,
+        )
+
+
+def _join(place: Place, options: PerfOptions) -> Communicator:
+    store: Any = place.store
+    if store.startswith("torchelastic://"):
+        import torch.distributed as dist
+
+        host, _, port = store.removeprefix("torchelastic://").rpartition(":")
+        store = TorchStore(
+            dist.TCPStore(host.strip("[]"), int(port), place.size, is_master=False),
+            prefix="tersum-perf/",
+            host=host.strip("[]"),
+        )
+    return Communicator(
+        place.rank,
+        place.size,
+        store,
+        name="perf",
+        timeout_ms=options.timeout_ms,
+        transport=options.transport,
+        streams=options.streams,
+    )
+
+
+def _meet(place: Place, folder: str) -> str:
+    return "" if place.launcher == "torchrun" else os.path.join(folder, "gloo")
+
+
+def _report(
+    rows: Iterable[Row], options: PerfOptions, ranks: int, arguments: argparse.Namespace
+) -> int:
+    print(perf_table.heading(options, ranks, arguments.link), flush=True)
+    done: list[Row] = []
+    for row in rows:
+        print(perf_table.line(row, options.redop), flush=True)
+        done.append(row)
+    wrong = sum(row["wrong"] for row in done)
+    print(perf_table.footer(done, wrong))
+    if arguments.json:
+        _write(arguments.json, lambda: arguments.json.write_text(_dump(done), encoding="utf-8"))
+    if arguments.plot:
+        from tersum.cli import perf_plot
+
+        _write(arguments.plot, lambda: perf_plot.draw(done, arguments.plot, arguments.link))
+    return 1 if wrong else 0
+
+
+def _dump(rows: list[Row]) -> str:
+    lines = ",\n".join("  " + json.dumps(row) for row in rows)
+    return f"[\n{lines}\n]\n"
+
+
+def _write(path: Path, write: Callable[[], object]) -> None:
+    try:
+        write()
+    except OSError as error:
+        raise CommandError(f"cannot write {path}: {error.strerror}") from error

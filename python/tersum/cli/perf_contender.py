@@ -1,0 +1,109 @@
+"""What is measured: one library with one setting, behind one ``call``."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tersum.cli.command_error import CommandError
+from tersum.cli.perf_data import Values
+from tersum.cli.perf_options import PerfOptions, wire_share
+from tersum.communicator import Communicator
+
+
+class Contender(NamedTuple):
+    """A library with a setting. ``prepare(x, out)`` returns the call that is timed; ``wire_bytes``
+    reads what this rank has sent so far (None: cannot be read, the optimal volume is reported)."""
+
+    library: str
+    codec: str
+    plan: str
+    transport: str
+    prepare: Callable[[Values, Values], Callable[[], object]]
+    wire_bytes: Callable[[], int] | None
+
+
+def tersum_contenders(group: Communicator, options: PerfOptions) -> list[Contender]:
+    """Every codec with every plan."""
+    return [
+        Contender(
+            "tersum",
+            codec,
+            plan,
+            options.transport,
+            _tersum_call(group, options, codec, plan),
+            lambda: group.stats().wire_bytes_sent,
+        )
+        for plan in options.plans
+        for codec in options.codecs
+    ]
+
+
+def _tersum_call(
+    group: Communicator, options: PerfOptions, codec: str, plan: str
+) -> Callable[[Values, Values], Callable[[], object]]:
+    def prepare(x: Values, out: Values) -> Callable[[], object]:
+        if options.op == "all_reduce":
+            return lambda: group.all_reduce(x, options.redop, codec, plan, out=out)
+        if options.op == "reduce_scatter":
+            return lambda: group.reduce_scatter(x, options.redop, codec, plan, out=out)
+        if options.op == "all_gather":
+            return lambda: group.all_gather(x, codec, plan, out=out)
+        return lambda: group.broadcast(x, 0, codec, plan, out=out)
+
+    return prepare
+
+
+def require_torch(options: PerfOptions) -> None:
+    """CommandError if gloo cannot be compared with here."""
+    if importlib.util.find_spec("torch") is None:
+        raise CommandError(
+            "--compare gloo needs torch: pip install torch, or leave --compare away", exit_status=2
+        )
+    if options.dtype in ("bfloat16", "uint8") and options.redop == "avg":
+        raise CommandError("gloo cannot average; use --redop sum", exit_status=2)
+
+
+def gloo_contender(group: Communicator, options: PerfOptions, meet: str) -> Contender:
+    """torch.distributed's gloo over the same ranks, which meet in the new file ``meet``."""
+    import torch
+    import torch.distributed as dist
+
+    if not dist.is_gloo_available():
+        raise CommandError(f"torch {torch.__version__} here was built without gloo")
+    if not dist.is_initialized():
+        store = dist.FileStore(meet, group.size)
+        dist.init_process_group("gloo", store=store, rank=group.rank, world_size=group.size)
+    ops = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
+
+    def tensor(values: Values) -> Any:
+        if options.dtype == "bfloat16":
+            return torch.from_numpy(values.view(np.int16)).view(torch.bfloat16)
+        return torch.from_numpy(values)
+
+    def prepare(x: Values, out: Values) -> Callable[[], object]:
+        source, target = tensor(x), tensor(out)
+
+        # gloo works in place; what a caller must copy to keep its input is not counted against it,
+        # so the timed calls reduce the output of the call before (values grow; time does not).
+        if options.op == "all_reduce":
+            target.copy_(source)
+            return lambda: dist.all_reduce(target, ops[options.redop])
+        if options.op == "all_gather":
+            return lambda: dist.all_gather_into_tensor(target, source)
+        if options.op == "reduce_scatter":
+            return lambda: dist.reduce_scatter_tensor(target, source, ops[options.redop])
+        target.copy_(source)
+        return lambda: dist.broadcast(target, 0)
+
+    if options.redop not in ops:
+        raise CommandError("gloo cannot average; use --redop sum", exit_status=2)
+    return Contender("gloo", "exact", "default", "tcp", prepare, None)
+
+
+def optimal_wire_bytes(options: PerfOptions, array_bytes: int, ranks: int) -> int:
+    """What a bandwidth-optimal exact plan sends per rank."""
+    return 0 if ranks == 1 else round(array_bytes * wire_share(options.op, ranks))

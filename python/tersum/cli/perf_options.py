@@ -1,0 +1,87 @@
+"""What ``tersum perf`` measures, and the row that it reports per measurement."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, TypedDict
+
+OPS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast")
+REDOPS = ("sum", "avg", "max", "min")
+PLANS = ("auto", "two_step", "ring", "one_shot")
+TRANSPORTS = ("auto", "tcp", "shm")
+
+
+@dataclasses.dataclass(frozen=True)
+class PerfOptions:
+    """Equal on all ranks; travels to the children as JSON."""
+
+    op: str
+    redop: str
+    dtype: str
+    codecs: tuple[str, ...]
+    plans: tuple[str, ...]
+    transport: str
+    sizes: tuple[int, ...]  # bytes of the whole array, before rounding to whole elements
+    iters: int
+    warmup: int
+    seed: int
+    compare: tuple[str, ...]
+    timeout_ms: int
+    streams: int
+    link_bits_per_s: int  # 0: not shaped
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for json.dumps."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> PerfOptions:
+        """The inverse of :meth:`to_json`."""
+        plain = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        return cls(**plain)
+
+
+class Row(TypedDict):
+    """One measurement. Times are of the slowest rank in each iteration: median, minimum, maximum.
+
+    ``bytes`` is the whole array (the input of a reduce_scatter, the output of an all_gather) and
+    ``count`` its elements; ``wire_bytes`` the payload that the busiest rank sent per call.
+    """
+
+    library: str
+    op: str
+    dtype: str
+    count: int
+    bytes: int
+    codec: str
+    plan: str
+    transport: str
+    ranks: int
+    time_us: float
+    time_us_min: float
+    time_us_max: float
+    busbw_gb_s: float
+    wire_bytes: int
+    rel_error: float  # rel-L2 against the sum in float64
+    wrong: int  # elements outside the stated bound, or not the same on all ranks
+
+
+class LinkRow(Row, total=False):
+    """What a row has in addition where the link is shaped."""
+
+    link_bits_per_s: int
+    wire_bound_us: float  # what the link needs for wire_bytes: bytes * 8 * (1514/1448) / rate
+    wire_ratio: float  # time_us / wire_bound_us
+
+
+def wire_share(op: str, ranks: int) -> float:
+    """Bytes that each rank must send per byte of the array, in the bandwidth-optimal plan.
+
+    The factor of bus bandwidth in nccl-tests, too: reduce-scatter and all-gather move every part
+    but the own one, all-reduce is both, a broadcast sends the array once.
+    """
+    if ranks == 1:
+        return 1.0
+    if op == "all_reduce":
+        return 2 * (ranks - 1) / ranks
+    return 1.0 if op == "broadcast" else (ranks - 1) / ranks

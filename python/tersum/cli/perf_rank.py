@@ -1,0 +1,237 @@
+"""The measurement as one rank runs it. Every rank runs the same code; rank 0 gets the rows.
+
+Contenders take turns within one run, a few calls each, so that what disturbs the machine disturbs
+them alike and ratios between rows mean something. Calls of one turn run back to back: a pause would
+let a shaper's bucket fill up and fake speed. The first call of a turn is not timed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tersum import _core
+from tersum.cli import perf_data
+from tersum.cli.perf_contender import Contender, optimal_wire_bytes
+from tersum.cli.perf_data import Oracle, Values
+from tersum.cli.perf_options import LinkRow, PerfOptions, Row, wire_share
+from tersum.cli.shaped_link import wire_seconds
+from tersum.communicator import Communicator
+
+_TURNS_MAX = 5
+
+
+class Piece(NamedTuple):
+    """A part of the output that this rank checks: where it lies, and what it must be."""
+
+    begin: int
+    end: int
+    oracle: Oracle
+
+
+class Case(NamedTuple):
+    """One size: this rank's arrays and what the output must be."""
+
+    count: int  # elements of the whole array
+    x: Values
+    out: Values
+    pieces: Sequence[Piece]
+
+
+class Samples(NamedTuple):
+    """What one contender did in one case, gathered over all ranks."""
+
+    seconds: np.ndarray[tuple[int], np.dtype[np.float64]]  # per iteration, the slowest rank
+    wire_bytes: int
+    rel_error: float
+    wrong: int
+
+
+def measure(
+    group: Communicator, contenders: Sequence[Contender], options: PerfOptions
+) -> Iterator[Row]:
+    """Rows in the order of sizes and contenders, as they are measured. Collective: every rank must
+    exhaust the iterator; all get the same rows."""
+    for size in options.sizes:
+        case = make_case(group, options, size)
+        warm_up(group, contenders, case, options)
+        checks = [_check(group, contender, case, options) for contender in contenders]
+        seconds, sent = _time_all(group, contenders, case, options)
+        for i, contender in enumerate(contenders):
+            rel_error, wrong = checks[i]
+            samples = Samples(seconds[i], sent[i], rel_error, wrong)
+            yield make_row(group.size, contender, case, options, samples)
+
+
+def make_case(group: Communicator, options: PerfOptions, size: int) -> Case:
+    """The inputs of this rank for an array of about ``size`` bytes."""
+    op, ranks, rank = options.op, group.size, group.rank
+    itemsize = perf_data.element_type(options.dtype).itemsize
+    count = max(1, size // itemsize)
+    if op in ("reduce_scatter", "all_gather"):
+        count = max(1, count // ranks) * ranks
+    part = count // ranks
+
+    def values(elements: int, source: int) -> Values:
+        return perf_data.make_values(elements, options.dtype, options.seed, source)
+
+    def oracle(elements: int, sources: range) -> Oracle:
+        redop = options.redop if op in ("all_reduce", "reduce_scatter") else "sum"
+        return perf_data.make_oracle(elements, options.dtype, options.seed, sources, redop)
+
+    if op == "reduce_scatter":
+        # Part p of rank r comes from source r * ranks + p, so that each part has its own oracle.
+        x = np.concatenate([values(part, rank * ranks + p) for p in range(ranks)])
+        sources = range(rank, ranks * ranks, ranks)
+        return Case(count, x, np.empty(part, x.dtype), [Piece(0, part, oracle(part, sources))])
+    x = values(part if op == "all_gather" else count, rank)
+    out = np.empty(count, x.dtype)
+    if rank != 0:  # ranks hold the same bits, which is checked; one oracle will do
+        return Case(count, x, out, [])
+    if op == "all_gather":
+        pieces = [
+            Piece(r * part, (r + 1) * part, oracle(part, range(r, r + 1))) for r in range(ranks)
+        ]
+        return Case(count, x, out, pieces)
+    sources = range(ranks) if op == "all_reduce" else range(1)
+    return Case(count, x, out, [Piece(0, count, oracle(count, sources))])
+
+
+def warm_up(
+    group: Communicator, contenders: Sequence[Contender], case: Case, options: PerfOptions
+) -> None:
+    """Calls that nothing is learned from: scratch memory, connections, branch predictors."""
+    for contender in contenders:
+        call = contender.prepare(case.x, case.out)
+        for _ in range(options.warmup):
+            call()
+
+
+def _time_all(
+    group: Communicator, contenders: Sequence[Contender], case: Case, options: PerfOptions
+) -> tuple[list[np.ndarray[tuple[int], np.dtype[np.float64]]], list[int]]:
+    """Per contender: seconds of each iteration on the slowest rank, and bytes sent per call by the
+    busiest."""
+    turns = min(_TURNS_MAX, options.iters)
+    seconds: list[list[float]] = [[] for _ in contenders]
+    sent = [0.0] * len(contenders)
+    for turn in range(turns):
+        calls = options.iters * (turn + 1) // turns - options.iters * turn // turns
+        for i, contender in enumerate(contenders):
+            call = contender.prepare(case.x, case.out)
+            group.barrier()
+            before = contender.wire_bytes() if contender.wire_bytes else 0
+            call()
+            if contender.wire_bytes:
+                sent[i] = max(sent[i], contender.wire_bytes() - before)
+            seconds[i] += _time_calls(call, calls)
+    slowest = [_largest(group, np.asarray(times)) for times in seconds]
+    busiest = _largest(group, np.asarray(sent))
+    return slowest, [int(count) for count in busiest]
+
+
+def _time_calls(call: Callable[[], object], calls: int) -> list[float]:
+    marks = [time.perf_counter()]
+    for _ in range(calls):
+        call()
+        marks.append(time.perf_counter())
+    return [after - before for before, after in itertools.pairwise(marks)]
+
+
+def _largest(
+    group: Communicator, values: np.ndarray[tuple[int], np.dtype[np.float64]]
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    return group.all_reduce(values, op="max", codec="exact")
+
+
+def _check(
+    group: Communicator, contender: Contender, case: Case, options: PerfOptions
+) -> tuple[float, int]:
+    """One call's relative error and wrong elements, over all ranks."""
+    case.out.view(np.uint8).fill(0xA5)  # what is not written must not pass for a result
+    contender.prepare(case.x, case.out)()
+    wrong = _different(group, case.out) if options.op != "reduce_scatter" else 0
+    error = 0.0
+    for piece in case.pieces:
+        result = case.out[piece.begin : piece.end]
+        bound = _bounds(group, contender, piece.oracle, case.count, options)
+        wrong += perf_data.count_wrong(result, piece.oracle, bound)
+        error = max(error, perf_data.relative_error(result, piece.oracle))
+    worst = _largest(group, np.asarray([error]))[0]
+    total = group.all_reduce(np.asarray([wrong], np.int64), codec="exact")[0]
+    return float(worst), int(total)
+
+
+def _different(group: Communicator, out: Values) -> int:
+    """Elements that are not, bit for bit, what rank 0 has."""
+    own = np.frombuffer(perf_data.digest(out), np.uint8)
+    every = group.all_gather(own).reshape(group.size, -1)
+    if (every == every[0]).all():
+        return 0
+    root = group.broadcast(out.view(np.uint8), 0)
+    itemsize = out.dtype.itemsize
+    unequal = root.reshape(-1, itemsize) != out.view(np.uint8).reshape(-1, itemsize)
+    return int(np.count_nonzero(unequal.any(axis=1)))
+
+
+def _bounds(
+    group: Communicator, contender: Contender, oracle: Oracle, count: int, options: PerfOptions
+) -> perf_data.Floats:
+    """Per grain of the oracle, the stated bound of the contender's result."""
+    slack = perf_data.rounding_slack(oracle, options.dtype, group.size)
+    reducing = options.op in ("all_reduce", "reduce_scatter")
+    if contender.library != "tersum" or (reducing and options.redop in ("max", "min")):
+        return slack
+    block = max(perf_data.GRAIN, _core.codec_block(contender.codec))
+    absmax = perf_data.block_max(oracle.absmax, block // perf_data.GRAIN)
+    sum_absmax = perf_data.block_max(oracle.sum_absmax, block // perf_data.GRAIN)
+    if reducing:
+        scale = group.size if options.redop == "avg" else 1
+        plan = contender.plan if options.op == "all_reduce" else "two_step"
+        bound = np.empty_like(absmax)
+        sums = scale * sum_absmax
+        group._core.error_bounds(contender.codec, plan, count, options.dtype, absmax, sums, bound)
+        bound /= scale
+    else:
+        bound = _core.codec_error_bounds(contender.codec, options.dtype, absmax)
+    grains = block // perf_data.GRAIN
+    return np.asarray(np.repeat(bound, grains)[: len(slack)] + slack)
+
+
+def make_row(
+    ranks: int, contender: Contender, case: Case, options: PerfOptions, samples: Samples
+) -> Row:
+    """The row of one contender at one size."""
+    array_bytes = case.count * case.x.dtype.itemsize
+    time_us = float(np.median(samples.seconds)) * 1e6
+    wire_bytes = samples.wire_bytes
+    if contender.wire_bytes is None:
+        wire_bytes = optimal_wire_bytes(options, array_bytes, ranks)
+    row = LinkRow(
+        library=contender.library,
+        op=options.op,
+        dtype=options.dtype,
+        count=case.count,
+        bytes=array_bytes,
+        codec=contender.codec,
+        plan=contender.plan,
+        transport=contender.transport,
+        ranks=ranks,
+        time_us=time_us,
+        time_us_min=float(samples.seconds.min()) * 1e6,
+        time_us_max=float(samples.seconds.max()) * 1e6,
+        busbw_gb_s=array_bytes * wire_share(options.op, ranks) / time_us / 1e3,
+        wire_bytes=wire_bytes,
+        rel_error=samples.rel_error,
+        wrong=samples.wrong,
+    )
+    if options.link_bits_per_s > 0:
+        bound_us = wire_seconds(wire_bytes, options.link_bits_per_s) * 1e6
+        row["link_bits_per_s"] = options.link_bits_per_s
+        row["wire_bound_us"] = bound_us
+        row["wire_ratio"] = time_us / bound_us if bound_us > 0 else 0.0
+    return row

@@ -1,0 +1,143 @@
+"""Starts the local ranks of ``tersum perf``, in namespaces on a shaped link if asked, and collects.
+
+The parent takes no part in the group. A rank that fails ends the others at once, and its message is
+what the user sees. Children end when their standard input closes, whatever becomes of the parent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import tersum
+from tersum.cli.command_error import CommandError
+from tersum.cli.perf_options import PerfOptions, Row
+from tersum.cli.shaped_link import ShapedLink, ShapedLinkError
+
+_LINK_PORT = 29_500  # any port will do in a namespace of one's own
+
+
+def run_local_ranks(options: PerfOptions, ranks: int, link_rate: str | None) -> Iterator[Row]:
+    """Rows, as they are measured by ``ranks`` processes of this machine. All processes, namespaces
+    and files are gone when the iterator ends, in whatever way."""
+    with contextlib.ExitStack() as stack:
+        link = None
+        if link_rate is not None:
+            try:
+                link = stack.enter_context(ShapedLink(ranks, link_rate))
+            except ShapedLinkError as error:
+                raise CommandError(f"--link: {error}") from error
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tersum-perf-"))
+        children: list[subprocess.Popen[bytes]] = []
+        stack.callback(_stop, children)
+        for rank in range(ranks):
+            children.append(_start(options, rank, ranks, link, folder))
+        yield from _collect(children)
+
+
+def _start(
+    options: PerfOptions, rank: int, ranks: int, link: ShapedLink | None, folder: str
+) -> subprocess.Popen[bytes]:
+    # Rank 0 picks the port when it serves the store; a file tells the others nothing earlier than
+    # that, so on loopback the folder itself is the store.
+    job = {
+        "rank": rank,
+        "size": ranks,
+        "store": f"file://{folder}/store" if link is None else _link_store(link),
+        "listen": "127.0.0.1" if link is None else link.addresses[rank],
+        "meet": os.path.join(folder, "gloo"),
+        "options": options.to_json(),
+    }
+    argv = [sys.executable, "-m", "tersum.cli.perf_worker", json.dumps(job)]
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": _python_path()}
+    if link is not None:
+        argv = link.command(rank, argv)
+        environment.update(link.environment(rank))
+    return subprocess.Popen(
+        argv,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C is the parent's to handle
+    )
+
+
+def _link_store(link: ShapedLink) -> str:
+    return f"tcp://{link.addresses[0]}:{_LINK_PORT}"
+
+
+def _python_path() -> str:
+    """The children import the tersum that this process runs."""
+    package_root = str(Path(tersum.__file__).resolve().parent.parent)
+    visible = [str(Path(tersum.__file__).parent.parent), package_root]
+    return os.pathsep.join([*visible, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+
+
+def _collect(children: list[subprocess.Popen[bytes]]) -> Iterator[Row]:
+    """Rows from rank 0 until all children have ended; CommandError with the words of the first that
+    failed."""
+    errors: dict[int, bytes] = dict.fromkeys(range(len(children)), b"")
+    pending = b""
+    with selectors.DefaultSelector() as selector:
+        for rank, child in enumerate(children):
+            assert child.stderr is not None
+            selector.register(child.stderr, selectors.EVENT_READ, (rank, "err"))
+        assert children[0].stdout is not None
+        selector.register(children[0].stdout, selectors.EVENT_READ, (0, "out"))
+        while selector.get_map():
+            for key, _ in selector.select():
+                rank, stream = key.data
+                chunk = os.read(key.fd, 1 << 16)
+                if not chunk:
+                    selector.unregister(key.fileobj)
+                    _raise_if_failed(rank, children[rank], stream, errors)
+                elif stream == "err":
+                    errors[rank] += chunk
+                else:
+                    *lines, pending = (pending + chunk).split(b"\n")
+                    yield from (_parse(line) for line in lines)
+    for rank, child in enumerate(children):
+        _raise_if_failed(rank, child, "err", errors)
+
+
+def _parse(line: bytes) -> Row:
+    row: Row = json.loads(line)
+    return row
+
+
+def _raise_if_failed(
+    rank: int, child: subprocess.Popen[bytes], stream: str, errors: dict[int, bytes]
+) -> None:
+    """A child's closed standard error means that it has ended, or is about to."""
+    if stream != "err":
+        return
+    status = child.wait()
+    if status == 0:
+        return
+    words = errors[rank].decode(errors="replace").strip()
+    if status < 0:
+        name = signal.Signals(-status).name
+        words = f"rank {rank} was ended by {name}. {words}".strip()
+    raise CommandError(words.removeprefix("tersum perf: ") or f"rank {rank} ended with {status}")
+
+
+def _stop(children: list[subprocess.Popen[Any]]) -> None:
+    for child in children:
+        if child.poll() is None:
+            child.kill()
+    for child in children:
+        child.wait()
+        for pipe in (child.stdin, child.stdout, child.stderr):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()

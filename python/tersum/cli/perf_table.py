@@ -1,0 +1,89 @@
+"""The table of ``tersum perf``: nccl-tests' columns, then tersum's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import tersum
+from tersum.cli.byte_sizes import format_bytes
+from tersum.cli.perf_options import LinkRow, PerfOptions, Row, wire_share
+
+_COLUMNS = (
+    ("size", 9, "(B)"),
+    ("count", 10, "(elements)"),
+    ("type", 9, ""),
+    ("redop", 5, ""),
+    ("library", 7, ""),
+    ("codec", 9, ""),
+    ("plan", 8, ""),
+    ("time", 10, "(us)"),
+    ("algbw", 7, "(GB/s)"),
+    ("busbw", 7, "(GB/s)"),
+    ("wire", 10, "(B/rank)"),
+    ("compr", 6, "(x)"),
+    ("error", 8, "(rel-L2)"),
+    ("wrong", 6, ""),
+)
+_LINK_COLUMNS = (("bound", 10, "(us)"), ("ratio", 6, "(x)"))
+
+
+def heading(options: PerfOptions, ranks: int, link: str | None) -> str:
+    """What is measured, and the names of the columns."""
+    where = f"link {link}" if link else f"transport {options.transport}"
+    columns = _COLUMNS + (_LINK_COLUMNS if link else ())
+    lines = [
+        f"# tersum {tersum.__version__} ({tersum.isa()}): {options.op}, {ranks} ranks, {where}, "
+        f"{options.iters} iterations after {options.warmup}, seed {options.seed}",
+        "# time: the slowest rank, median of the iterations; error: against the sum in float64",
+        "# " + " ".join(f"{name:>{width}}" for name, width, _ in columns),
+        "# " + " ".join(f"{unit:>{width}}" for _, width, unit in columns),
+    ]
+    return "\n".join(lines)
+
+
+def line(row: Row | LinkRow, redop: str) -> str:
+    """One row of the table; ``redop`` as asked for, shown where the collective reduces."""
+    share = wire_share(row["op"], row["ranks"])
+    algbw = row["bytes"] / row["time_us"] / 1e3
+    exact = row["bytes"] * share
+    compression = exact / row["wire_bytes"] if row["wire_bytes"] else 1.0
+    cells = [
+        f"{row['bytes']}",
+        f"{row['count']}",
+        row["dtype"],
+        redop if row["op"] in ("all_reduce", "reduce_scatter") else "none",
+        row["library"],
+        row["codec"],
+        row["plan"],
+        f"{row['time_us']:.1f}",
+        f"{algbw:.3f}",
+        f"{row['busbw_gb_s']:.3f}",
+        f"{row['wire_bytes']}",
+        f"{compression:.3f}",
+        f"{row['rel_error']:.2e}",
+        f"{row['wrong']}",
+    ]
+    columns = _COLUMNS
+    if "wire_bound_us" in row:
+        cells += [f"{row['wire_bound_us']:.1f}", f"{row['wire_ratio']:.3f}"]
+        columns += _LINK_COLUMNS
+    return "  " + " ".join(f"{cell:>{c[1]}}" for cell, c in zip(cells, columns, strict=True))
+
+
+def footer(rows: Sequence[Row], wrong: int) -> str:
+    """The verdict, and each contender's speed against the first at the largest size."""
+    if not rows:
+        return "# nothing was measured"
+    largest = [row for row in rows if row["bytes"] == rows[-1]["bytes"]]
+    base = largest[0]
+    ratios = ", ".join(
+        f"{_label(row)} {base['time_us'] / row['time_us']:.2f}x" for row in largest[1:]
+    )
+    text = f"# wrong elements: {wrong}"
+    if ratios:
+        text += f"\n# speed at {format_bytes(base['bytes'])} against {_label(base)}: {ratios}"
+    return text
+
+
+def _label(row: Row) -> str:
+    return row["library"] if row["library"] != "tersum" else f"{row['codec']} {row['plan']}"

@@ -1,0 +1,66 @@
+"""One local rank of ``tersum perf --ranks N``: a child process; its parent talks to it by pipes.
+
+Argument: one JSON object. Standard output of rank 0: one JSON row per line. Standard input stays
+open as long as the parent lives; when it closes, the rank ends, so that no parent's death leaves
+ranks behind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+
+from tersum.cli.command_error import CommandError
+from tersum.cli.perf_contender import Contender, gloo_contender, tersum_contenders
+from tersum.cli.perf_options import PerfOptions
+from tersum.cli.perf_rank import measure
+from tersum.communicator import Communicator
+from tersum.errors import TersumError
+
+
+def make_contenders(group: Communicator, options: PerfOptions, meet: str) -> list[Contender]:
+    """All that is measured; ``meet`` is a file that gloo's ranks find each other by."""
+    contenders = tersum_contenders(group, options)
+    if "gloo" in options.compare:
+        contenders.append(gloo_contender(group, options, meet))
+    return contenders
+
+
+def _end_with_parent() -> None:
+    sys.stdin.buffer.read()
+    os._exit(1)
+
+
+def main() -> int:
+    """Runs the rank that the argument describes."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    job = json.loads(sys.argv[1])
+    options = PerfOptions.from_json(job["options"])
+    try:
+        with Communicator(
+            job["rank"],
+            job["size"],
+            job["store"],
+            name="perf",
+            timeout_ms=options.timeout_ms,
+            listen=job["listen"],
+            transport=options.transport,
+            streams=options.streams,
+        ) as group:
+            for row in measure(group, make_contenders(group, options, job["meet"]), options):
+                if group.rank == 0:
+                    print(json.dumps(row), flush=True)
+    except (TersumError, CommandError) as error:
+        print(f"tersum perf: rank {job['rank']}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.stdout.flush()
+    status = main()
+    sys.stdout.flush()
+    # Without the interpreter's shutdown: torch's threads may outlive it.
+    os._exit(status)

@@ -1,0 +1,188 @@
+"""What may be handed in, and what comes out: NumPy, torch, jax; strides, alignment, out=."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tersum
+
+
+@pytest.fixture
+def alone() -> Any:
+    """A group of one: arrays in and out without a network."""
+    with tersum.Communicator(0, 1) as group:
+        yield group
+
+
+def test_new_array_unless_out_is_given(alone: tersum.Communicator) -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    result = alone.all_reduce(x, codec="exact")
+    assert result is not x and not np.shares_memory(result, x)
+    np.testing.assert_array_equal(result, x)
+    out = np.zeros_like(x)
+    assert alone.all_reduce(x, codec="exact", out=out) is out
+    np.testing.assert_array_equal(out, x)
+
+
+def test_out_may_be_the_input(run_group: Any) -> None:
+    def body(group: tersum.Communicator) -> Any:
+        x = np.full(1000, group.rank + 1.0, np.float32)
+        assert group.all_reduce(x, codec="exact", out=x) is x
+        return x
+
+    for result in run_group(3, body):
+        np.testing.assert_array_equal(result, 6.0)
+
+
+def test_out_may_overlap_the_input(run_group: Any) -> None:
+    def body(group: tersum.Communicator) -> Any:
+        memory = np.zeros(1004, np.float32)
+        memory[:1000] = np.arange(1000)
+        group.all_reduce(memory[:1000], codec="exact", out=memory[4:])
+        gathered = np.zeros(6, np.float32)
+        gathered[group.rank * 2 : group.rank * 2 + 2] = group.rank
+        group.all_gather(gathered[group.rank * 2 : group.rank * 2 + 2], out=gathered)
+        return memory[4:], gathered
+
+    for reduced, gathered in run_group(3, body):
+        np.testing.assert_array_equal(reduced, 3 * np.arange(1000))
+        np.testing.assert_array_equal(gathered, [0, 0, 1, 1, 2, 2])
+
+
+def test_non_contiguous_input_is_copied(run_group: Any) -> None:
+    base = np.arange(24, dtype=np.float32).reshape(4, 6)
+    for view in (base[:, ::2], base.T, base[::-1], np.broadcast_to(base[:1], (4, 6))):
+        results = run_group(2, lambda g, view=view: g.all_reduce(view, codec="exact"))
+        for result in results:
+            np.testing.assert_array_equal(result, 2 * view)
+            assert result.flags.c_contiguous
+
+
+def test_non_contiguous_out_is_filled(run_group: Any) -> None:
+    def body(group: tersum.Communicator) -> Any:
+        memory = np.full((4, 6), -1.0, np.float32)
+        out = memory[:, ::2]
+        result = group.all_reduce(np.ones((4, 3), np.float32), codec="exact", out=out)
+        assert result is out
+        return memory
+
+    for memory in run_group(2, body):
+        np.testing.assert_array_equal(memory[:, ::2], 2.0)
+        np.testing.assert_array_equal(memory[:, 1::2], -1.0)
+
+
+def test_unaligned_arrays(run_group: Any) -> None:
+    def unaligned(count: int) -> Any:
+        return np.zeros(count * 4 + 1, np.uint8)[1:].view(np.float32)
+
+    def body(group: tersum.Communicator) -> Any:
+        x, out = unaligned(100), unaligned(100)
+        assert not x.flags.aligned
+        x[:] = 3.0
+        return group.all_reduce(x, codec="exact", out=out)
+
+    for result in run_group(2, body):
+        np.testing.assert_array_equal(result, 6.0)
+
+
+def test_input_is_never_written(run_group: Any) -> None:
+    def body(group: tersum.Communicator) -> bool:
+        x = np.random.default_rng(group.rank).standard_normal(5000).astype(np.float32)
+        x.flags.writeable = False
+        before = x.tobytes()
+        group.all_reduce(x, codec="int4")
+        group.reduce_scatter(x, codec="int4")
+        group.all_gather(x, codec="int4")
+        group.broadcast(x, 1, codec="int4")
+        return x.tobytes() == before
+
+    assert all(run_group(2, body))
+
+
+def test_subclasses_come_out_as_plain_arrays(alone: tersum.Communicator) -> None:
+    x = np.matrix([[1.0, 2.0]], dtype=np.float32)
+    assert type(alone.all_reduce(x, codec="exact")) is np.ndarray
+
+
+def test_bfloat16_of_ml_dtypes(run_group: Any) -> None:
+    x = np.arange(64).astype(ml_dtypes.bfloat16)
+    for result in run_group(2, lambda g: g.all_reduce(x, codec="exact")):
+        assert result.dtype == ml_dtypes.bfloat16
+        np.testing.assert_array_equal(result.astype(np.float32), 2 * np.arange(64))
+
+
+class TestTorch:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+
+    @pytest.mark.parametrize("name", ["float32", "bfloat16", "float16", "float64", "int64"])
+    def test_tensor_in_tensor_out(self, run_group: Any, name: str) -> None:
+        torch = self.torch
+        x = torch.arange(60).to(getattr(torch, name)).reshape(3, 20)
+        for result in run_group(2, lambda g: g.all_reduce(x, codec="exact")):
+            assert isinstance(result, torch.Tensor) and result.dtype == x.dtype
+            assert torch.equal(result, 2 * x)
+
+    def test_out_is_written_in_place(self, run_group: Any) -> None:
+        torch = self.torch
+
+        def body(group: tersum.Communicator) -> Any:
+            x = torch.full((1000,), group.rank + 1.0, dtype=torch.bfloat16)
+            assert group.all_reduce(x, codec="exact", out=x) is x
+            return x
+
+        for result in run_group(3, body):
+            assert torch.equal(result, torch.full((1000,), 6.0, dtype=torch.bfloat16))
+
+    def test_non_contiguous(self, run_group: Any) -> None:
+        torch = self.torch
+        x = torch.arange(12.0).to(torch.bfloat16).reshape(3, 4).T
+
+        def body(group: tersum.Communicator) -> Any:
+            out = torch.zeros(4, 6, dtype=torch.bfloat16)[:, ::2]
+            return group.all_reduce(x, codec="exact", out=out)
+
+        for result in run_group(2, body):
+            assert torch.equal(result, 2 * x)
+
+    def test_requires_grad_says_detach(self, alone: tersum.Communicator) -> None:
+        x = self.torch.ones(3, requires_grad=True)
+        with pytest.raises(tersum.InvalidArgumentError, match=r"x\.detach\(\)"):
+            alone.all_reduce(x)
+
+    def test_gpu_tensor_says_cpu(self, alone: tersum.Communicator) -> None:
+        class OnGpu:
+            def __dlpack_device__(self) -> tuple[int, int]:
+                return 2, 3
+
+            def __dlpack__(self, **_: Any) -> object:
+                raise AssertionError("must not be asked for GPU memory")
+
+        with pytest.raises(tersum.UnsupportedError, match=r"CUDA 3.*x\.cpu\(\)"):
+            alone.all_reduce(OnGpu())
+
+
+class TestJax:
+    jax = pytest.importorskip("jax", reason="jax is not installed")
+
+    @pytest.mark.parametrize("name", ["float32", "bfloat16", "float16", "int32"])
+    def test_array_in_array_out(self, run_group: Any, name: str) -> None:
+        x = self.jax.numpy.arange(60).astype(name).reshape(3, 20)
+        for result in run_group(2, lambda g: g.all_reduce(x, codec="exact")):
+            assert isinstance(result, self.jax.Array) and result.dtype == x.dtype
+            assert result.devices() == x.devices()
+            np.testing.assert_array_equal(
+                np.asarray(result, np.float32), 2 * np.asarray(x, np.float32)
+            )
+
+    def test_out_is_refused(self, alone: tersum.Communicator) -> None:
+        x = self.jax.numpy.ones(3)
+        with pytest.raises(tersum.InvalidArgumentError, match="jax array, and those cannot change"):
+            alone.all_reduce(x, out=x)
+
+    def test_traced_arrays_are_sent_to_psum(self, alone: tersum.Communicator) -> None:
+        with pytest.raises(tersum.InvalidArgumentError, match=r"tersum\.jax\.psum"):
+            self.jax.jit(lambda x: alone.all_reduce(x))(self.jax.numpy.ones(3))

@@ -1,0 +1,293 @@
+"""``tersum perf`` and ``tersum info``: usage errors, the table, the JSON, the plot, launchers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tersum
+from tersum.cli import main, shaped_link
+from tersum.cli.byte_sizes import format_bytes, parse_bytes, size_range
+
+ENVIRONMENT = {
+    **{k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "OMPI_", "PMI_"))},
+    "PYTHONPATH": str(Path(tersum.__file__).parent.parent),
+}
+COLUMNS = [
+    "library",
+    "op",
+    "dtype",
+    "count",
+    "bytes",
+    "codec",
+    "plan",
+    "transport",
+    "ranks",
+    "time_us",
+    "time_us_min",
+    "time_us_max",
+    "busbw_gb_s",
+    "wire_bytes",
+    "rel_error",
+    "wrong",
+]
+SMALL = ["--min-bytes", "4K", "--max-bytes", "16K", "--iters", "3", "--warmup", "1"]
+
+
+def perf(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tersum", "perf", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**ENVIRONMENT, **(env or {})},
+    )
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(path.read_text())
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("1", 1), ("64K", 65536), ("64KiB", 65536), ("2m", 2 << 20), ("1G", 1 << 30)],
+)
+def test_sizes(text: str, count: int) -> None:
+    assert parse_bytes(text) == count
+
+
+def test_size_range() -> None:
+    assert size_range(64, 1000, 4) == [64, 256]
+    assert size_range(10, 10, 2) == [10]
+    assert size_range(2, 16, 1.5) == [2, 3, 4, 7, 10, 15]
+    assert format_bytes(65536) == "64 KiB" and format_bytes(1500) == "1.465 KiB"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--op", "scan"], "invalid choice: 'scan'"),
+        (["--plan", "two_step,tree"], "bad name 'tree'"),
+        (["--min-bytes", "64Q"], "bad size '64Q'"),
+        (["--min-bytes", "0"], "must be at least one byte"),
+        (["--min-bytes", "2M", "--max-bytes", "1M"], "--min-bytes 2097152 is above"),
+        (["--factor", "1"], "must be above 1"),
+        (["--ranks", "0"], "must be 1 or more"),
+        (["--iters", "x"], "x"),
+        (["--codec", "int9"], "int9"),
+        (["--codec", "int8/48"], "48"),
+        (["--compare", "nccl"], "bad name 'nccl'"),
+        (["--link", "fast"], "bad link rate 'fast'"),
+        (["--dtype", "bool"], "invalid choice: 'bool'"),
+        (["--op", "all_gather", "--plan", "one_shot"], "one_shot is for all_reduce"),
+        (["--link", "1gbit", "--ranks", "1"], "joins 2 ranks or more"),
+    ],
+)
+def test_usage_errors(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        status = main(["perf", *arguments])
+    except SystemExit as end:
+        status = int(str(end.code))
+    assert status == 2
+    assert words in capsys.readouterr().err
+
+
+def test_json_has_exactly_the_columns(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    done = perf("--codec", "exact,int8", "--plan", "two_step", "--json", str(path), *SMALL)
+    assert done.returncode == 0, done.stderr
+    rows = rows_of(path)
+    assert [(row["bytes"], row["codec"]) for row in rows] == [
+        (4096, "exact"),
+        (4096, "int8/128"),
+        (16384, "exact"),
+        (16384, "int8/128"),
+    ]
+    for row in rows:
+        assert list(row) == COLUMNS
+        assert row["library"] == "tersum" and row["ranks"] == 2 and row["wrong"] == 0
+        assert row["count"] * 4 == row["bytes"]
+        assert 0 < row["time_us_min"] <= row["time_us"] <= row["time_us_max"]
+        # 2 ranks: the factor of bus bandwidth is 1.
+        assert row["busbw_gb_s"] == pytest.approx(row["bytes"] / row["time_us"] / 1e3)
+    assert rows[2]["wire_bytes"] == 16384 and rows[3]["wire_bytes"] == 16384 // 512 * 130
+    assert rows[2]["rel_error"] < 1e-6 < 1e-3 < rows[3]["rel_error"] < 0.02
+    lines = done.stdout.splitlines()
+    assert len([line for line in lines if not line.startswith("#")]) == 4
+    assert "wrong elements: 0" in done.stdout
+
+
+@pytest.mark.parametrize("op", ["all_reduce", "reduce_scatter", "all_gather", "broadcast"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "uint8"])
+def test_every_collective_is_right(tmp_path: Path, op: str, dtype: str) -> None:
+    path = tmp_path / "rows.json"
+    codecs = "exact,int8/32,int4" if dtype in ("float32", "bfloat16") else "exact"
+    done = perf(
+        *("--op", op, "--dtype", dtype, "--codec", codecs, "--ranks", "3", "--json", str(path)),
+        *("--min-bytes", "10000", "--max-bytes", "10000", "--iters", "2", "--warmup", "0"),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = rows_of(path)
+    assert len(rows) == len(codecs.split(",")) and all(row["wrong"] == 0 for row in rows)
+    lossless = op in ("all_gather", "broadcast") or dtype in ("int64", "uint8")
+    assert (rows[0]["rel_error"] == 0) == lossless or rows[0]["rel_error"] < 1e-2
+
+
+@pytest.mark.parametrize("redop", ["avg", "max", "min"])
+def test_other_reductions(tmp_path: Path, redop: str) -> None:
+    path = tmp_path / "rows.json"
+    done = perf("--redop", redop, "--codec", "int8", "--json", str(path), *SMALL)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert all(row["wrong"] == 0 for row in rows_of(path))
+
+
+def test_compare_gloo(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    path = tmp_path / "rows.json"
+    done = perf("--compare", "gloo", "--transport", "tcp", "--json", str(path), *SMALL)
+    assert done.returncode == 0, done.stderr
+    libraries = [row["library"] for row in rows_of(path)]
+    assert libraries == ["tersum", "gloo", "tersum", "gloo"]
+    assert all(row["wrong"] == 0 for row in rows_of(path))
+
+
+def test_plot(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    path = tmp_path / "rows.png"
+    done = perf("--codec", "exact,int8", "--plot", str(path), *SMALL)
+    assert done.returncode == 0, done.stderr
+    assert path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 20_000
+
+
+def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    done = perf("--json", str(tmp_path / "none" / "rows.json"), *SMALL)
+    assert done.returncode == 1 and "cannot write" in done.stderr
+
+
+@pytest.mark.skipif(
+    shaped_link.unavailable_reason() is not None,
+    reason=f"no shaped links: {shaped_link.unavailable_reason()}",
+)
+def test_link_rows_have_the_wire_bound(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    done = perf(
+        *("--link", "200mbit", "--codec", "bf16,int8", "--json", str(path), "--iters", "3"),
+        *("--min-bytes", "1M", "--max-bytes", "1M", "--warmup", "1"),
+    )
+    assert done.returncode == 0, done.stderr
+    for row in rows_of(path):
+        assert list(row) == [*COLUMNS, "link_bits_per_s", "wire_bound_us", "wire_ratio"]
+        assert row["link_bits_per_s"] == 200_000_000
+        bound = row["wire_bytes"] * 8 * 1514 / 1448 / 200e6 * 1e6
+        assert row["wire_bound_us"] == pytest.approx(bound)
+        # The wire was really used: not faster than the link (less the bucket), not much slower.
+        bucket_us = 73_728 * 8 / 200
+        assert row["time_us"] > bound - bucket_us
+        assert row["wire_ratio"] < 2
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="runs as root")
+def test_link_without_root_says_so() -> None:
+    done = perf("--link", "1gbit", *SMALL)
+    assert done.returncode == 1 and "run as root" in done.stderr
+
+
+def test_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
+    arguments = ["--iters", "100000", "--max-bytes", "64K", "--ranks", "3"]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tersum", "perf", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
+    assert child.stdout is not None
+    child.stdout.readline()  # the heading: the ranks are being started
+    deadline = time.monotonic() + 20
+    while len(_workers(child.pid)) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    workers = _workers(child.pid)
+    assert len(workers) == 3
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=20)
+    assert child.returncode == 130 and "interrupted" in err
+    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+
+
+def _workers(parent: int) -> list[int]:
+    path = Path(f"/proc/{parent}/task/{parent}/children")
+    try:
+        return [int(pid) for pid in path.read_text().split()]
+    except OSError:
+        return []
+
+
+def test_a_failing_rank_is_reported() -> None:
+    done = perf("--timeout-ms", "1", "--max-bytes", "64M", *SMALL[4:], "--min-bytes", "64M")
+    assert done.returncode == 1
+    assert "rank" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_joins_a_launcher(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    job = f"test-{os.getpid()}"
+    ranks = []
+    for rank in range(2):
+        place = {
+            "OMPI_COMM_WORLD_RANK": str(rank),
+            "OMPI_COMM_WORLD_SIZE": "2",
+            "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+            "PMIX_NAMESPACE": job,
+        }
+        ranks.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "tersum", "perf", "--json", str(path), *SMALL],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env={**ENVIRONMENT, **place},
+            )
+        )
+    outputs = [child.communicate(timeout=60) for child in ranks]
+    assert [child.returncode for child in ranks] == [0, 0], outputs
+    assert outputs[0][0] and not outputs[1][0]  # rank 0 speaks for all
+    assert len(rows_of(path)) == 2
+
+
+def test_joins_torchrun(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    path = tmp_path / "rows.json"
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"),
+            *("--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"),
+            *("-m", "tersum", "perf", "--json", str(path), "--compare", "gloo", *SMALL),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+        env=ENVIRONMENT,
+    )
+    assert done.returncode == 0, done.stderr
+    assert [row["library"] for row in rows_of(path)] == ["tersum", "gloo"] * 2
+
+
+def test_info_tells_what_it_sees(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info"]) == 0
+    out = capsys.readouterr().out
+    facts = dict(line.split("  ", 1) for line in out.splitlines())
+    assert facts["tersum"].strip() == tersum.__version__
+    assert tersum.isa() in facts["isa"] and "scalar" in facts["available isas"]
+    for name in ("wire version", "transports", "boot id", "network namespace", "jax", "torch"):
+        assert facts[name].strip()
