@@ -97,13 +97,16 @@ class Ranks:
     ) -> list[dict[str, Any]]:
         """Sets the link's rate and has every rank measure; one `Measurement` per rank, as a dict.
 
-        `on_batch` gets each batch's seconds as it ends. Blocks until all ranks are done.
+        `on_batch` gets the seconds of each of rank 0's batches as it ends. Blocks until all ranks
+        are done.
         """
         if self._link is not None:
             self._link.set_rate(link)
         for rank in self._ranks:
             rank.order(wire=wire, link=link, batches=batches)
-        return [self._collect(rank, on_batch) for rank in self._ranks]
+        first, *others = self._ranks
+        found = [self._collect(first, on_batch)]
+        return found + [self._collect(rank, lambda seconds: None) for rank in others]
 
     @property
     def burst_bytes(self) -> int:

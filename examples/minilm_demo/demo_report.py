@@ -158,7 +158,7 @@ def unique(values: Iterable[str]) -> list[str]:
 
 def checks(rows: list[Row], qualities: list[Quality]) -> list[tuple[bool, str]]:
     """Each claim with whether it held: same bits, cosine bars, speed bars, predictions."""
-    found = [
+    found: list[tuple[bool, str]] = [
         (row.same_bits, f"{row.link}, {row.wire}: both ranks hold the same bits")
         for row in rows
         if not row.same_bits

@@ -1,49 +1,18 @@
-"""One rank of the demo: runs `embed.py`'s encoder over one wire after the other and times it.
+"""One rank of the demo, started by `run.py`, which changes the link's rate and gives the orders.
 
-Started once per rank by `run.py`, which changes the link's rate meanwhile and gives the orders: one
-JSON object per line on stdin, `{"wire", "link", "batches"}`; each is answered on stdout by progress
-(`{"progress": seconds}`, rank 0 only) and then by one `{"done": Measurement}`.
-
-What is timed. A full batch and a compute-only batch alternate, so that a busy machine slows both.
-  batch    token ids in, embeddings on the host: the tensor-parallel model with its 12 all-reduces
-  compute  the same function on this rank's slices of the weights: the same matrices, no all-reduce,
-           both ranks at once. Its result means nothing; its time is what a batch would take on an
-           infinitely fast wire
-  psum     one all-reduce of the size that the model makes, back to back, in a program of its own
+An order is a JSON object on a line of stdin, `{"wire", "link", "batches"}`; the rank answers on
+stdout with `{"progress": seconds}` for each batch and then one `{"done": Measurement}`.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import sys
-import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from functools import partial
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
-
-PLAIN_WIRE = "jax"
-PSUM_CALLS = 9
-
-
-@dataclass
-class Measurement:
-    """One rank's numbers for one wire on one link; times in seconds, one entry per batch or call.
-
-    `interface_bytes`: what the rank's network interface sent during a batch, headers included.
-    """
-
-    wire: str
-    link: str
-    batch_seconds: list[float] = field(default_factory=list)
-    compute_seconds: list[float] = field(default_factory=list)
-    psum_seconds: list[float] = field(default_factory=list)
-    interface_bytes: list[int] = field(default_factory=list)
-    embedding_digest: str = ""
+from typing import TextIO
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -59,163 +28,29 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-ARGUMENTS = parse_arguments()
-if ARGUMENTS.core is not None:
-    os.sched_setaffinity(0, {ARGUMENTS.core})  # before JAX sizes its thread pools
-
-# JAX's own collectives print to stdout; that goes to stderr, and the answers have stdout alone.
-ANSWERS = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
-os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-
-import jax
-import numpy as np
-from embed import Encoder, load_batches
-from jax.experimental import multihost_utils
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
-from model import (
-    ALL_REDUCES_PER_FORWARD,
-    HIDDEN_SIZE,
-    Params,
-    forward,
-    load_params,
-    slice_of_rank,
-)
-
-
-def answer(**fields: object) -> None:
-    print(json.dumps(fields), file=ANSWERS, flush=True)
-
-
-def interface_bytes_sent() -> int:
-    """Bytes this network namespace has sent so far, headers included, over all its interfaces."""
-    lines = Path("/proc/self/net/dev").read_text().splitlines()[2:]
-    return sum(int(line.split(":")[1].split()[8]) for line in lines)
-
-
-def together(call: Callable[[], Any]) -> tuple[float, Any]:
-    """Starts `call` at the same moment on every rank; its seconds and its result."""
-    multihost_utils.sync_global_devices("start")
-    start = time.perf_counter()
-    result = call()
-    return time.perf_counter() - start, result
-
-
-class Programs:
-    """The three timed programs. Made anew for each wire, so that nothing compiled is reused."""
-
-    def __init__(self, params: Params, slices: Params, ids: np.ndarray, masks: np.ndarray) -> None:
-        self._encoder = Encoder(params)
-        self._slices = slices
-        self._ids, self._masks = ids, masks
-        self._compute = jax.jit(forward)
-        self._make_psum()
-
-    def batch(self, index: int) -> np.ndarray:
-        return self._encoder(self._ids[index], self._masks[index])
-
-    def compute(self, index: int) -> None:
-        vectors = self._compute(self._slices, self._ids[index], self._masks[index])
-        jax.block_until_ready(vectors)
-
-    def psum(self) -> None:
-        jax.block_until_ready(self._psum(self._psum_values))
-
-    def all_reduce_count(self) -> int:
-        lines = self._encoder.compiled_text(self._ids[0], self._masks[0]).splitlines()
-        return sum(" all-reduce(" in line or " all-reduce-start(" in line for line in lines)
-
-    def _make_psum(self) -> None:
-        mesh = jax.make_mesh((jax.device_count(),), ("tensor",), (AxisType.Auto,))
-        split = PartitionSpec("tensor")
-        shape = (jax.device_count(), int(np.prod(self._ids.shape[1:])), HIDDEN_SIZE)
-
-        def values(index: Any) -> np.ndarray:
-            # Random: zeros would flatter a quantizer.
-            rng = np.random.default_rng(1 + index[0].start)
-            return rng.standard_normal((1, *shape[1:]), np.float32)
-
-        self._psum_values = jax.make_array_from_callback(shape, NamedSharding(mesh, split), values)
-        self._psum = jax.jit(
-            jax.shard_map(
-                lambda x: jax.lax.psum(x, "tensor"),
-                mesh=mesh,
-                in_specs=split,
-                out_specs=PartitionSpec(),
-            )
-        )
-
-
-class Bench:
-    """The rank's weights and texts, and the wire that is installed now."""
-
-    def __init__(self) -> None:
-        batches = load_batches(ARGUMENTS.batch_size, ARGUMENTS.batch_count, ARGUMENTS.tokens)
-        self._ids, self._masks = batches.ids, batches.masks
-        self._params = load_params()
-        mine = slice_of_rank(self._params, jax.process_index(), jax.process_count())
-        device = jax.local_devices()[0]
-        self._slices = jax.tree.map(lambda value: jax.device_put(value, device), mine)
-        self._wire = PLAIN_WIRE
-        self._programs: Programs | None = None
-
-    def measure(self, wire: str, link: str, batch_count: int) -> Measurement:
-        """Times the first `batch_count` batches of texts. Every rank must get the same orders."""
-        programs = self._use(wire)
-        programs.batch(0)  # warm-up: TCP's windows, which the last link's rate has shaped
-        result = Measurement(wire, link)
-        vectors = []
-        for index in range(batch_count):
-            sent = interface_bytes_sent()
-            seconds, embeddings = together(partial(programs.batch, index))
-            result.interface_bytes.append(interface_bytes_sent() - sent)
-            result.batch_seconds.append(seconds)
-            vectors.append(embeddings)
-            seconds, _ = together(partial(programs.compute, index))
-            result.compute_seconds.append(seconds)
-            if jax.process_index() == 0:
-                answer(progress=result.batch_seconds[-1])
-        together(programs.psum)
-        for _ in range(PSUM_CALLS):
-            start = time.perf_counter()
-            programs.psum()
-            result.psum_seconds.append(time.perf_counter() - start)
-        self._keep(result, np.concatenate(vectors))
-        return result
-
-    def _use(self, wire: str) -> Programs:
-        if wire == self._wire and self._programs is not None:
-            return self._programs
-        self._programs = None
-        if self._wire != PLAIN_WIRE:
-            import tersum.jax
-
-            tersum.jax.uninstall()
-        if wire != PLAIN_WIRE:
-            import tersum.jax
-
-            tersum.jax.install(codec=wire)
-        self._wire = wire
-        programs = Programs(self._params, self._slices, self._ids, self._masks)
-        if wire == PLAIN_WIRE:
-            found = programs.all_reduce_count()
-            if found != ALL_REDUCES_PER_FORWARD:
-                raise RuntimeError(f"the partitioner made {found} all-reduces instead of 12")
-        programs.batch(0)  # compiles
-        programs.compute(0)
-        programs.psum()
-        self._programs = programs
-        return programs
-
-    def _keep(self, result: Measurement, embeddings: np.ndarray) -> None:
-        result.embedding_digest = hashlib.sha256(embeddings.tobytes()).hexdigest()
-        if jax.process_index() == 0:
-            name = f"{result.wire.replace('/', '_')}-{result.link}.npy"
-            np.save(ARGUMENTS.out / name, embeddings)
+def take_stdout() -> TextIO:
+    """Keeps stdout for the answers; what libraries print there (gloo does) goes to stderr."""
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return answers
 
 
 def main() -> None:
-    jax.distributed.initialize(ARGUMENTS.coordinator, ARGUMENTS.size, ARGUMENTS.rank)
-    bench = Bench()
+    args = parse_arguments()
+    answers = take_stdout()
+    if args.core is not None:
+        os.sched_setaffinity(0, {args.core})  # before JAX sizes its thread pools
+
+    import jax
+    from demo_bench import Bench
+    from embed import load_batches
+
+    def answer(**fields: object) -> None:
+        print(json.dumps(fields), file=answers, flush=True)
+
+    jax.distributed.initialize(args.coordinator, args.size, args.rank)
+    batches = load_batches(args.batch_size, args.batch_count, args.tokens)
+    bench = Bench(batches, args.out, lambda seconds: answer(progress=seconds))
     answer(ready=True)
     for line in sys.stdin:
         order = json.loads(line)
