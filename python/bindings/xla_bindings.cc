@@ -13,11 +13,10 @@
 #include <vector>
 
 #include "bindings.h"
-#include "codec/codec.h"
-#include "runtime/device_world.h"
 #include "tersum/options.h"
 #include "xla/ffi_handlers.h"
 #include "xla/ffi_world_gate.h"
+#include "xla/ffi_world_hooks.h"
 #include "xla/hlo_hook.h"
 #include "xla/hlo_pass.h"
 
@@ -26,20 +25,11 @@ namespace tersum::python {
 namespace nb = nanobind;
 using xla_ffi::ProcessFacts;
 using xla_ffi::WorldGate;
-using World = Result<std::shared_ptr<DeviceWorld>>;
 
 namespace {
 
 // The name by which XLA recognizes a handler in a capsule.
 constexpr const char* kCapsuleName = "xla._CUSTOM_CALL_TARGET";
-
-Result<std::string> canonical_codec(std::string_view spec) {
-  Result<CodecSpec> parsed = parse_codec_spec(spec);
-  if (!parsed.ok()) return parsed.status();
-  const Result<const Codec*> codec = find_codec(spec, DataType::kFloat32, ReduceOp::kSum);
-  if (!codec.ok()) return codec.status();
-  return parsed->to_string();
-}
 
 // What Python raised, as a status; an exception of tersum keeps its code. Needs the GIL.
 Status status_of(nb::python_error& error) {
@@ -113,18 +103,10 @@ void configure(nb::object describe, nb::object open_store, const std::string& na
   if (!kind.has_value()) throw_if_error(invalid_argument("no transport is called " + transport));
   options.transport = *kind;
   const auto facts = std::make_shared<PythonFacts>(std::move(describe), std::move(open_store));
-  WorldGate::instance().configure(
+  // Only rank 0 of a URL would serve; this store is an object.
+  WorldGate::instance().configure(xla_ffi::make_world_hooks(
       {[facts] { return facts->describe(); },
-       [options, name](const ProcessFacts& process) -> World {
-         return DeviceWorld::create(0, 1, process.local_devices, nullptr, options, name + "/local");
-       },
-       [facts, options, name](const ProcessFacts& process) -> World {
-         Result<std::shared_ptr<Store>> store =
-             facts->open_store(process.process_index, options.timeout_ms);
-         if (!store.ok()) return store.status();
-         return DeviceWorld::create(process.process_index, process.process_count,
-                                    process.local_devices, store.value(), options, name);
-       }});
+       [facts, timeout_ms] { return facts->open_store(/*rank=*/1, timeout_ms); }, options, name}));
 }
 
 nb::dict row_to_dict(const HloReportRow& row) {
@@ -161,7 +143,7 @@ void configure_pass(const std::string& codec, const std::string& plan, int64_t t
   options.min_bytes = min_bytes;
   options.local_devices = std::move(local_devices);
   options.rewrite_local_groups = rewrite_local_groups;
-  options.canonical_codec = &canonical_codec;
+  options.canonical_codec = &xla_ffi::check_codec;
   throw_if_error(hook().configure(options));
 }
 
@@ -213,7 +195,7 @@ void bind_xla(nb::module_& module) {
   xla.attr("ffi_api_version") = std::string(xla_ffi::ffi_api_version());
   xla.def(
       "canonical_codec",
-      [](const std::string& spec) { return value_or_throw(canonical_codec(spec)); },
+      [](const std::string& spec) { return value_or_throw(xla_ffi::check_codec(spec)); },
       nb::arg("spec"), "The canonical form of a codec spec; InvalidArgumentError if it is none.");
   xla.def("handlers", &handlers, "FFI targets by name, as capsules for register_ffi_target.");
   xla.def("configure", &configure, nb::arg("describe"), nb::arg("open_store"), nb::arg("name"),
@@ -230,7 +212,7 @@ void bind_xla(nb::module_& module) {
       "prepare",
       [](const std::vector<int64_t>& group) {
         const nb::gil_scoped_release no_gil;
-        WorldGate::instance().with_world(group, [](const World&) {});
+        WorldGate::instance().with_world(group, [](const auto&) {});
       },
       nb::arg("group"), "Begins to make the world that serves `group`; never blocks.");
   xla.def("stats", &stats, "Sums over the calls of this process.");

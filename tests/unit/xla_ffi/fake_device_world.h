@@ -1,8 +1,8 @@
-// A DeviceWorld in one process that sums float32 on a thread of its own: what the tests of the FFI layer
-// run against, so that they say nothing about the runtime.
+// A DeviceWorld in one process that sums float32 on a thread of its own: what the tests of the FFI
+// layer run against, so that they say nothing about the runtime.
 //
-// Thread safety: any thread. Invariants: a call ends when all members of its group have called with its
-// key, or with the error that fail() armed; callbacks come from the fake's thread, one at a time.
+// Thread safety: any thread. Invariants: a call ends when all members of its group have called with
+// its key, or with the error that fail() armed; callbacks come from the fake's thread, one by one.
 #pragma once
 
 #include <algorithm>

@@ -13,9 +13,7 @@ namespace {
 
 const std::vector<int64_t> kGroups = {0, 1, 2048, 2049};
 
-CallIdentity identity() {
-  return {kGroups, 2, {0x1234567890abcdefULL, 7}, 42, 3, 1};
-}
+CallIdentity identity() { return {kGroups, 2, {0x1234567890abcdefULL, 7}, 42, 3, 1}; }
 
 TEST(CallKey, is_the_same_for_the_same_call) {
   EXPECT_EQ(call_key(identity()), call_key(identity()));

@@ -15,10 +15,10 @@
 namespace tersum::xla_ffi {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::Each;
-using ::testing::HasSubstr;
 using ::tersum::testing::FakeDeviceWorld;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using World = Result<std::shared_ptr<DeviceWorld>>;
 
 // Two groups of two in a permuted order: {2048, 0} and {1, 2049}.
@@ -173,8 +173,7 @@ TEST_F(InvocationTest, start_order_does_not_matter) {
     std::shuffle(order.begin(), order.end(), random);
     for (const size_t i : order) {
       in[side][i] = static_cast<float>(i + 1);
-      const std::vector<Operand> operands = {
-          {&in[side][i], &out[side][i], 1, DataType::kFloat32}};
+      const std::vector<Operand> operands = {{&in[side][i], &out[side][i], 1, DataType::kFloat32}};
       Invocation it = invocation(side == 0 ? 0 : 2048, operands);
       it.operation.operation = static_cast<int64_t>(i);
       start(it, endings[side * kOperations + i]);
@@ -218,7 +217,8 @@ TEST_F(InvocationTest, without_operands_it_ends_at_once) {
 TEST_F(InvocationTest, refuses_what_cannot_be) {
   Ending stranger, ragged, plan;
   start(invocation(7, {}), stranger);
-  EXPECT_THAT(std::string(stranger.status.message()), HasSubstr("device 7 is in none of the groups"));
+  EXPECT_THAT(std::string(stranger.status.message()),
+              HasSubstr("device 7 is in none of the groups"));
   Invocation it = invocation(0, {});
   it.group_size = 3;
   start(it, ragged);

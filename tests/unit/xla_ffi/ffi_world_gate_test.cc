@@ -14,8 +14,8 @@
 namespace tersum::xla_ffi {
 namespace {
 
-using ::testing::HasSubstr;
 using ::tersum::testing::FakeDeviceWorld;
+using ::testing::HasSubstr;
 using World = Result<std::shared_ptr<DeviceWorld>>;
 
 const std::vector<int64_t> kLocal = {2048, 2049};

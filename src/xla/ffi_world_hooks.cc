@@ -1,0 +1,29 @@
+#include "xla/ffi_world_hooks.h"
+
+#include <utility>
+
+#include "runtime/codec_names.h"
+#include "runtime/device_world.h"
+
+namespace tersum::xla_ffi {
+
+WorldHooks make_world_hooks(WorldSource source) {
+  using World = Result<std::shared_ptr<DeviceWorld>>;
+  const auto shared = std::make_shared<WorldSource>(std::move(source));
+  return {[shared] { return shared->describe(); },
+          [shared](const ProcessFacts& facts) -> World {
+            return DeviceWorld::create(0, 1, facts.local_devices, nullptr, shared->options,
+                                       shared->name + "/local");
+          },
+          [shared](const ProcessFacts& facts) -> World {
+            Result<std::shared_ptr<Store>> store = shared->open_store();
+            if (!store.ok()) return store.status();
+            return DeviceWorld::create(facts.process_index, facts.process_count,
+                                       facts.local_devices, std::move(store).value(),
+                                       shared->options, shared->name);
+          }};
+}
+
+Result<std::string> check_codec(std::string_view spec) { return canonical_codec(spec); }
+
+}  // namespace tersum::xla_ffi
