@@ -41,7 +41,8 @@ PSUM_CALLS = 9
 class Measurement:
     """One rank's numbers for one wire on one link; times in seconds, one entry per batch or call.
 
-    `interface_bytes`: what the rank's network interface sent during a batch, headers included.
+    `interface_bytes`: what the rank's network interfaces sent during a batch, headers included.
+    `payload_bytes`, `collective_seconds`: what tersum counted; empty for JAX's own collectives.
     """
 
     wire: str
@@ -50,6 +51,8 @@ class Measurement:
     compute_seconds: list[float] = field(default_factory=list)
     psum_seconds: list[float] = field(default_factory=list)
     interface_bytes: list[int] = field(default_factory=list)
+    payload_bytes: list[int] = field(default_factory=list)
+    collective_seconds: list[float] = field(default_factory=list)
     embedding_digest: str = ""
 
 
@@ -133,12 +136,7 @@ class Bench:
         result = Measurement(wire, link)
         vectors = []
         for index in range(batch_count):
-            sent = interface_bytes_sent()
-            seconds, embeddings = together(partial(programs.batch, index))
-            result.interface_bytes.append(interface_bytes_sent() - sent)
-            result.batch_seconds.append(seconds)
-            self._on_batch(seconds)
-            vectors.append(embeddings)
+            vectors.append(self._time_batch(programs, index, result))
             seconds, _ = together(partial(programs.compute, index))
             result.compute_seconds.append(seconds)
         together(programs.psum)
@@ -149,7 +147,32 @@ class Bench:
         self._keep(result, np.concatenate(vectors))
         return result
 
+    def _time_batch(self, programs: Programs, index: int, result: Measurement) -> np.ndarray:
+        sent, counted = interface_bytes_sent(), self._counters()
+        seconds, embeddings = together(partial(programs.batch, index))
+        result.interface_bytes.append(interface_bytes_sent() - sent)
+        result.batch_seconds.append(seconds)
+        for before, after, values in zip(
+            counted,
+            self._counters(),
+            (result.payload_bytes, result.collective_seconds),
+            strict=False,
+        ):
+            values.append(after - before)
+        self._on_batch(seconds)
+        return embeddings
+
+    def _counters(self) -> tuple[float, ...]:
+        """Payload bytes sent and seconds in collectives so far; nothing for JAX's own."""
+        if self._wire == PLAIN_WIRE:
+            return ()
+        import tersum.jax
+
+        stats = tersum.jax.stats()
+        return stats.wire_bytes_sent, stats.seconds
+
     def _use(self, wire: str) -> Programs:
+        """Switches to `wire` and compiles. RuntimeError unless every all-reduce took it."""
         if wire == self._wire and self._programs is not None:
             return self._programs
         self._programs = None
@@ -162,16 +185,26 @@ class Bench:
 
             tersum.jax.install(codec=wire)
         self._wire = wire
-        programs = Programs(self._params, self._slices, self._ids, self._masks)
+        before = self._rewritten_count()
+        self._programs = Programs(self._params, self._slices, self._ids, self._masks)
+        self._programs.batch(0)  # compiles
+        made = self._rewritten_count() - before
         if wire == PLAIN_WIRE:
-            found = programs.all_reduce_count()
-            if found != ALL_REDUCES_PER_FORWARD:
-                raise RuntimeError(f"the partitioner made {found} all-reduces instead of 12")
-        programs.batch(0)  # compiles
-        programs.compute(0)
-        programs.psum()
-        self._programs = programs
-        return programs
+            made = self._programs.all_reduce_count()
+        if made != ALL_REDUCES_PER_FORWARD:
+            raise RuntimeError(
+                f"{made} all-reduces of the model travel as {wire}, not {ALL_REDUCES_PER_FORWARD}"
+            )
+        self._programs.compute(0)
+        self._programs.psum()
+        return self._programs
+
+    def _rewritten_count(self) -> int:
+        if self._wire == PLAIN_WIRE:
+            return 0
+        import tersum.jax
+
+        return len(tersum.jax.report().rewritten)
 
     def _keep(self, result: Measurement, embeddings: np.ndarray) -> None:
         result.embedding_digest = hashlib.sha256(embeddings.tobytes()).hexdigest()

@@ -21,7 +21,12 @@ SHARE_MIN, SPEEDUP_MIN, PREDICTION_TOLERANCE = 0.45, 1.25, 0.10
 
 @dataclass(frozen=True)
 class Row:
-    """One wire on one link. Times in seconds: medians over batches, of the slower rank."""
+    """One wire on one link. Times in seconds: medians over batches, of the slower rank.
+
+    `wire_bytes`: of one batch and rank; on a shaped link what its interface sent, headers included,
+    else the payload that tersum counted (0: unknown). `counted_share`: the time inside collectives
+    by tersum's own count, waiting for the other rank included; `share` knows nothing of it.
+    """
 
     link: str
     wire: str
@@ -31,6 +36,7 @@ class Row:
     psum_seconds: float
     bucket_seconds: float
     wire_bytes: float
+    counted_share: float | None
     same_bits: bool
 
     @property
@@ -62,7 +68,7 @@ def make_row(ranks: list[dict[str, Any]], bits_per_s: float, burst_bytes: int) -
     """Joins the ranks' measurements. `bits_per_s` 0 means no shaper."""
 
     def slowest(field: str) -> float:
-        return max(median(rank[field]) for rank in ranks)
+        return max(median(rank[field] or [0]) for rank in ranks)
 
     return Row(
         link=ranks[0]["link"],
@@ -72,9 +78,15 @@ def make_row(ranks: list[dict[str, Any]], bits_per_s: float, burst_bytes: int) -
         compute_seconds=slowest("compute_seconds"),
         psum_seconds=slowest("psum_seconds"),
         bucket_seconds=burst_bytes * 8 / bits_per_s if bits_per_s else 0.0,
-        wire_bytes=slowest("interface_bytes"),
+        wire_bytes=slowest("interface_bytes" if bits_per_s else "payload_bytes"),
+        counted_share=counted_share(ranks[0]),
         same_bits=len({rank["embedding_digest"] for rank in ranks}) == 1,
     )
+
+
+def counted_share(rank: Mapping[str, Any]) -> float | None:
+    pairs = list(zip(rank["collective_seconds"], rank["batch_seconds"], strict=False))
+    return median(inside / whole for inside, whole in pairs) if pairs else None
 
 
 def judge_quality(single: np.ndarray, by_wire: Mapping[str, np.ndarray]) -> list[Quality]:
