@@ -6,6 +6,7 @@ with tersum.Communicator(rank, size, store="tcp://127.0.0.1:29500") as group:
 """
 
 from tersum import _core
+from tersum._arrays import DTYPES
 from tersum._core import open_store
 from tersum.communicator import Communicator, CommunicatorStats, Work
 from tersum.errors import (
@@ -41,6 +42,7 @@ def available_isas() -> list[str]:
 
 
 __all__ = [
+    "DTYPES",
     "AbortedError",
     "ClosedError",
     "Communicator",

@@ -1,8 +1,8 @@
 """Arrays in, arrays out: what callers hand in becomes memory that the core can read and write.
 
 Every array ends up as a C-contiguous, aligned NumPy array in native byte order; bfloat16, which
-NumPy cannot name, is viewed as uint16 beside its name. Nothing here touches the network. Thread safety:
-pure functions; the objects are used by one call each.
+NumPy cannot name, is viewed as uint16 beside its name. Nothing here touches the network. Thread
+safety: pure functions; the objects are used by one call each.
 """
 
 from __future__ import annotations
@@ -152,6 +152,7 @@ def _view(x: object, name: str, *, writable: bool) -> tuple[Buffer, str]:
     """A NumPy view of ``x``'s own memory, any strides, and the name of its element type."""
     if isinstance(x, np.ndarray):
         return _view_numpy(x, name, writable=writable)
+    _require_concrete(x, name)
     if hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__"):
         return _view_dlpack(x, name, writable=writable)
     raise InvalidArgumentError(
@@ -179,7 +180,6 @@ def _view_numpy(x: Buffer, name: str, *, writable: bool) -> tuple[Buffer, str]:
 
 
 def _view_dlpack(x: Any, name: str, *, writable: bool) -> tuple[Buffer, str]:
-    _require_concrete(x, name)
     try:
         kind, index = x.__dlpack_device__()
         if int(kind) != _DLPACK_CPU:
@@ -202,6 +202,8 @@ def _view_dlpack(x: Any, name: str, *, writable: bool) -> tuple[Buffer, str]:
     except (TypeError, RuntimeError) as error:
         what = "is read-only: pass one that can be written" if writable else f"is unusable: {error}"
         raise InvalidArgumentError(f"{name} ({type(x).__name__}) {what}") from None
+    if dtype.startswith("dlpack"):  # one of DLPack's own; the producer has a better name for it
+        dtype = str(getattr(x, "dtype", dtype))
     _require_dtype(dtype, name)
     return view, dtype
 

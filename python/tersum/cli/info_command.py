@@ -96,4 +96,12 @@ def _jax() -> str:
 
 def _torch() -> str:
     version = _version("torch")
-    return "not installed" if version is None else f"{version}; --compare gloo works here"
+    if version is None:
+        return "not installed"
+    try:
+        import torch.distributed as dist
+
+        gloo = dist.is_available() and dist.is_gloo_available()
+    except (ImportError, OSError) as error:
+        return f"{version}; cannot be imported: {error}"
+    return f"{version}; tersum perf --compare gloo {'works here' if gloo else 'cannot: no gloo'}"

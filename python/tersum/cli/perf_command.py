@@ -69,6 +69,7 @@ def add_parser(commands: Any) -> None:
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    whole = _checked(int, lambda value: value >= 0, "must be 0 or more")
     positive = _checked(int, lambda value: value >= 1, "must be 1 or more")
     what = parser.add_argument_group("what is measured")
     what.add_argument("--op", choices=OPS, default="all_reduce", help="default all_reduce")
@@ -97,7 +98,7 @@ def add_parser(commands: Any) -> None:
     how = parser.add_argument_group("how")
     how.add_argument("--ranks", type=positive, metavar="N", help="local processes (default 2)")
     how.add_argument("--transport", choices=TRANSPORTS, default="auto", help="default auto")
-    how.add_argument("--streams", type=int, default=0, metavar="N", help="TCP streams per pair")
+    how.add_argument("--streams", type=whole, default=0, metavar="N", help="TCP streams per pair")
     how.add_argument(
         "--link",
         metavar="RATE",
@@ -105,9 +106,8 @@ def add_parser(commands: Any) -> None:
         help="one network namespace per rank, joined by links of e.g. 1gbit (root)",
     )
     how.add_argument("--iters", type=positive, default=20, metavar="N", help="default 20")
-    warmup = _checked(int, lambda value: value >= 0, "must be 0 or more")
-    how.add_argument("--warmup", type=warmup, default=3, metavar="N", help="default 3")
-    how.add_argument("--seed", type=warmup, default=1, metavar="N", help="of the data; default 1")
+    how.add_argument("--warmup", type=whole, default=3, metavar="N", help="default 3")
+    how.add_argument("--seed", type=whole, default=1, metavar="N", help="of the data; default 1")
     how.add_argument("--timeout-ms", type=positive, default=120_000, metavar="N", help="per call")
     how.add_argument("--store", metavar="URL", help="where ranks of a launcher meet")
     output = parser.add_argument_group("output")

@@ -63,20 +63,24 @@ def require_torch(options: PerfOptions) -> None:
         raise CommandError(
             "--compare gloo needs torch: pip install torch, or leave --compare away", exit_status=2
         )
-    if options.dtype in ("bfloat16", "uint8") and options.redop == "avg":
-        raise CommandError("gloo cannot average; use --redop sum", exit_status=2)
+    if options.redop == "avg":
+        raise CommandError("gloo cannot average: use --redop sum", exit_status=2)
 
 
 def gloo_contender(group: Communicator, options: PerfOptions, meet: str) -> Contender:
-    """torch.distributed's gloo over the same ranks, which meet in the new file ``meet``."""
+    """torch.distributed's gloo over the same ranks, which meet in the new file ``meet``, or where
+    torchrun's environment says if that is empty."""
     import torch
     import torch.distributed as dist
 
     if not dist.is_gloo_available():
         raise CommandError(f"torch {torch.__version__} here was built without gloo")
     if not dist.is_initialized():
-        store = dist.FileStore(meet, group.size)
-        dist.init_process_group("gloo", store=store, rank=group.rank, world_size=group.size)
+        if meet:
+            store = dist.FileStore(meet, group.size)
+            dist.init_process_group("gloo", store=store, rank=group.rank, world_size=group.size)
+        else:
+            dist.init_process_group("gloo")
     ops = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
 
     def tensor(values: Values) -> Any:
@@ -99,8 +103,6 @@ def gloo_contender(group: Communicator, options: PerfOptions, meet: str) -> Cont
         target.copy_(source)
         return lambda: dist.broadcast(target, 0)
 
-    if options.redop not in ops:
-        raise CommandError("gloo cannot average; use --redop sum", exit_status=2)
     return Contender("gloo", "exact", "default", "tcp", prepare, None)
 
 

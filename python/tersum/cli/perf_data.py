@@ -98,14 +98,20 @@ def block_max(values: Floats, block: int) -> Floats:
     return result if whole == len(values) else np.append(result, values[whole:].max())
 
 
-def rounding_slack(oracle: Oracle, dtype: str, ranks: int) -> Floats:
-    """Per grain, what floating point itself may lose: one rounding per addition in float32 (float64
-    for float64), and one to the element type. Integers lose nothing."""
-    if np.dtype(element_type(dtype)).kind in "iu":
+_ROUNDING = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+
+
+def rounding_slack(oracle: Oracle, dtype: str, ranks: int, *, native_sums: bool) -> Floats:
+    """Per grain, what floating point itself may lose: one rounding per addition, of a sum of at
+    most ``ranks`` times the largest value, and one to the element type. Integers lose nothing.
+
+    ``native_sums``: the library adds in the element type, not in float32.
+    """
+    if dtype not in _ROUNDING:
         return np.zeros_like(oracle.absmax)
-    accumulate = 2.0**-53 if dtype == "float64" else 2.0**-24
-    result = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-9}
-    return ranks * accumulate * ranks * oracle.absmax + result[dtype] * oracle.sum_absmax
+    unit = _ROUNDING[dtype]
+    addition = unit if native_sums else min(unit, _ROUNDING["float32"])
+    return ranks * addition * ranks * oracle.absmax + unit * oracle.sum_absmax
 
 
 def count_wrong(result: Values, oracle: Oracle, bound: Floats) -> int:

@@ -182,9 +182,10 @@ def _bounds(
     group: Communicator, contender: Contender, oracle: Oracle, count: int, options: PerfOptions
 ) -> perf_data.Floats:
     """Per grain of the oracle, the stated bound of the contender's result."""
-    slack = perf_data.rounding_slack(oracle, options.dtype, group.size)
+    native = contender.library != "tersum"
+    slack = perf_data.rounding_slack(oracle, options.dtype, group.size, native_sums=native)
     reducing = options.op in ("all_reduce", "reduce_scatter")
-    if contender.library != "tersum" or (reducing and options.redop in ("max", "min")):
+    if native or (reducing and options.redop in ("max", "min")):
         return slack
     block = max(perf_data.GRAIN, _core.codec_block(contender.codec))
     absmax = perf_data.block_max(oracle.absmax, block // perf_data.GRAIN)
