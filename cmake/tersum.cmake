@@ -50,6 +50,8 @@ if(TERSUM_SANITIZE)
   endif()
 endif()
 
+set(TERSUM_SOURCE_ROOT "${CMAKE_CURRENT_SOURCE_DIR}/src")
+
 add_custom_target(tersum_all_tests)
 add_custom_target(tersum_quick_tests)
 
@@ -73,7 +75,11 @@ function(tersum_library name)
     target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fno-exceptions>)
   endif()
   target_link_libraries(${name} PUBLIC tersum_flags ${arg_DEPS} ${arg_PUBLIC_DEPS})
-  set_property(GLOBAL APPEND PROPERTY TERSUM_LAYERS ${name})
+  # Libraries of tests are no layers.
+  cmake_path(IS_PREFIX TERSUM_SOURCE_ROOT "${CMAKE_CURRENT_SOURCE_DIR}" is_layer)
+  if(is_layer)
+    set_property(GLOBAL APPEND PROPERTY TERSUM_LAYERS ${name})
+  endif()
 endfunction()
 
 function(tersum_program name)

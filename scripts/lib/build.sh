@@ -41,5 +41,5 @@ list_skipped() {
   count=$(grep -c '^\[  SKIPPED \] .*ms)$' "$log" || true)
   [ "${count:-0}" -gt 0 ] || return 0
   echo "$count test cases were skipped:"
-  grep -B 3 '^\[  SKIPPED \] .*ms)$' "$log" | grep -vE '^(--|\[ RUN|Skipped|$)' | sort | uniq -c
+  grep -B 3 '^\[  SKIPPED \] .*ms)$' "$log" | grep -vE '^(--|\[|.*: Skipped$|$)' | sort | uniq -c
 }
