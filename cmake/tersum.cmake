@@ -3,6 +3,7 @@
 #   tersum_library(NAME SOURCES… [DEPS…] [PUBLIC_DEPS…] [EXCEPTIONS])
 #   tersum_test(NAME SOURCES… [DEPS…] [LABELS…] [TIMEOUT seconds] [SHARDS count] [NO_MAIN] [SERIAL])
 #   tersum_program(NAME SOURCES… [DEPS…])
+#   tersum_bench(NAME SOURCES… [DEPS…] [SMOKE option…])
 #   tersum_add_folder_if_present(FOLDER)
 
 set(CMAKE_CXX_STANDARD 20)
@@ -88,6 +89,17 @@ function(tersum_program name)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/include"
                              "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}")
   target_link_libraries(${name} PRIVATE tersum_flags ${arg_DEPS})
+endfunction()
+
+# A benchmark program for scripts/bench. SMOKE: the options that make it run for a moment only; a
+# Google Benchmark program needs none.
+function(tersum_bench name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;DEPS;SMOKE")
+  tersum_program(${name} SOURCES ${arg_SOURCES} DEPS ${arg_DEPS})
+  if(arg_SMOKE)
+    list(JOIN arg_SMOKE "\n" lines)
+    file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/${name}.smoke" CONTENT "${lines}\n" @ONLY)
+  endif()
 endfunction()
 
 # A GoogleTest program, run as one ctest test per shard (a process per test case would cost more
