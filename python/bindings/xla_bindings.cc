@@ -15,6 +15,7 @@
 #include "bindings.h"
 #include "tersum/options.h"
 #include "xla/ffi_handlers.h"
+#include "xla/ffi_invocation.h"
 #include "xla/ffi_world_gate.h"
 #include "xla/ffi_world_hooks.h"
 #include "xla/hlo_hook.h"
@@ -217,8 +218,13 @@ void bind_xla(nb::module_& module) {
       nb::arg("group"), "Begins to make the world that serves `group`; never blocks.");
   xla.def("stats", &stats, "Sums over the calls of this process.");
   xla.def(
-      "close", [] { WorldGate::instance().close(); }, nb::call_guard<nb::gil_scoped_release>(),
-      "Closes this process's worlds.");
+      "close",
+      [] {
+        xla_ffi::wait_until_no_invocations();
+        WorldGate::instance().close();
+      },
+      nb::call_guard<nb::gil_scoped_release>(),
+      "Waits for the calls in flight, at most until their deadlines, and closes the worlds.");
 }
 
 }  // namespace tersum::python

@@ -20,6 +20,9 @@
 namespace tersum::xla_ffi {
 namespace {
 
+// Invocations whose `done` has not returned.
+std::atomic<int64_t> g_open_invocations = 0;
+
 // Lives from the handler's call to the end of its last operand; frees itself.
 class Pending {
  public:
@@ -129,8 +132,13 @@ void Pending::release(bool in_handler) {
 }
 
 void Pending::end() {
-  const std::unique_ptr<Pending> self(this);
+  std::unique_ptr<Pending> self(this);
   done_(context_, error_.ok() ? Status() : describe(error_));
+  self.reset();
+  // Last: the program may have gone on to its next collective inside done_, so that the number
+  // reaches 0 only between programs.
+  g_open_invocations.fetch_sub(1);
+  g_open_invocations.notify_all();
 }
 
 Status Pending::describe(const Status& cause) const {
@@ -181,6 +189,7 @@ void start_invocation(WorldGate& gate, OccurrenceCounter& occurrences, const Inv
   }
   const uint32_t occurrence =
       occurrences.next(invocation.device, invocation.operation, invocation.run_id);
+  g_open_invocations.fetch_add(1);
   auto* const pending =
       new Pending(invocation, group.value(), plan.value(), occurrence, done, context);
   // The gate's answer comes on this thread or on its own: only here may the end run inline.
@@ -188,6 +197,12 @@ void start_invocation(WorldGate& gate, OccurrenceCounter& occurrences, const Inv
   gate.with_world(group.value(), [pending, handler_thread](const auto& world) {
     pending->start(world, std::this_thread::get_id() == handler_thread);
   });
+}
+
+void wait_until_no_invocations() {
+  for (int64_t open = g_open_invocations; open != 0; open = g_open_invocations) {
+    g_open_invocations.wait(open);
+  }
 }
 
 }  // namespace tersum::xla_ffi

@@ -48,4 +48,8 @@ using InvocationDone = void (*)(void* context, const Status& status);
 void start_invocation(WorldGate& gate, OccurrenceCounter& occurrences, const Invocation& invocation,
                       InvocationDone done, void* context);
 
+// Blocks until no invocation of this process is open, programs that go on from one to the next
+// included. Bounded by the deadlines of the calls.
+void wait_until_no_invocations();
+
 }  // namespace tersum::xla_ffi

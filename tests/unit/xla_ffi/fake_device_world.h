@@ -56,13 +56,14 @@ class FakeDeviceWorld final : public DeviceWorld {
                      std::string(call.options.codec),
                      call.options.plan,
                      call.options.timeout_ms});
-    auto& calls = waiting_[call.key];
+    const std::pair name{std::vector<int64_t>(call.group.begin(), call.group.end()), call.key};
+    auto& calls = waiting_[name];
     const auto rank = std::find(call.group.begin(), call.group.end(), call.device);
     calls.push_back({call, static_cast<size_t>(rank - call.group.begin()), call.group.size(),
                      on_done, context});
     if (calls.size() < call.group.size()) return;
     tasks_.push_back([calls = std::move(calls), error = error_] { finish(calls, error); });
-    waiting_.erase(call.key);
+    waiting_.erase(name);
     wake_.notify_all();
   }
 
@@ -130,7 +131,7 @@ class FakeDeviceWorld final : public DeviceWorld {
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
-  std::map<uint64_t, std::vector<Call>> waiting_;
+  std::map<std::pair<std::vector<int64_t>, uint64_t>, std::vector<Call>> waiting_;
   std::deque<std::function<void()>> tasks_;
   std::vector<Seen> seen_;
   Status error_;

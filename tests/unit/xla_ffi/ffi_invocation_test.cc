@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <latch>
 #include <memory>
 #include <random>
@@ -212,6 +213,25 @@ TEST_F(InvocationTest, without_operands_it_ends_at_once) {
   ASSERT_TRUE(ending.done.try_wait());
   EXPECT_TRUE(ending.status.ok());
   EXPECT_EQ(ending.thread, std::this_thread::get_id());
+}
+
+TEST_F(InvocationTest, tells_when_none_is_open) {
+  wait_until_no_invocations();
+  float a = 0, b = 0;
+  const std::vector<Operand> at_a = {{&a, &a, 1, DataType::kFloat32}};
+  const std::vector<Operand> at_b = {{&b, &b, 1, DataType::kFloat32}};
+  Ending ending_a, ending_b;
+  start(invocation(0, at_a), ending_a);
+  std::atomic<bool> idle = false;
+  std::thread waiter([&] {
+    wait_until_no_invocations();
+    idle = true;
+  });
+  EXPECT_FALSE(idle);
+  start(invocation(2048, at_b), ending_b);
+  waiter.join();
+  EXPECT_TRUE(ending_a.done.try_wait());
+  EXPECT_TRUE(ending_b.done.try_wait());
 }
 
 TEST_F(InvocationTest, refuses_what_cannot_be) {

@@ -1,0 +1,119 @@
+"""What programs see when something goes wrong. Argument: the case.
+
+Survivors print ``error: …`` with the message they got and how long it took, and leave without the
+farewells of jax.distributed, which would wait for the dead.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from jax_launch import join
+
+import tersum.jax
+
+TIMEOUT_MS = 6_000
+
+
+def leave() -> None:
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def mesh_of_all() -> Mesh:
+    return Mesh(np.array(jax.devices()), ("x",))
+
+
+def global_array(mesh: Mesh, columns: int, sums: int = 1) -> jax.Array:
+    shape = (len(jax.devices()), sums, columns)
+    return jax.make_array_from_callback(
+        shape, NamedSharding(mesh, P("x")), lambda index: np.ones((1, sums, columns), np.float32)
+    )
+
+
+def sums_program(mesh: Mesh, sums: int) -> Any:
+    def body(x: jax.Array) -> list[jax.Array]:
+        return [lax.psum(x[:, i] * (i + 1), "x") for i in range(sums)]
+
+    return jax.jit(jax.shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P()))
+
+
+def run_until_error(program: Any, array: jax.Array) -> None:
+    while True:
+        start = time.monotonic()
+        try:
+            jax.block_until_ready(program(array))
+        except jax.errors.JaxRuntimeError as error:
+            seconds = time.monotonic() - start
+            print(f"error: after {seconds:.2f} s: {error}", flush=True)
+            return
+        print("step", flush=True)
+
+
+def churn_memory() -> None:
+    """Allocates and frees what a late writer would hit, and checks it."""
+    for _ in range(100):
+        blocks = [jnp.full(200_000, 7.0) for _ in range(8)]
+        for block in blocks:
+            assert float(block.sum()) == 1_400_000.0
+    print("memory is intact", flush=True)
+
+
+def peer_lost(index: int) -> None:
+    """The parent kills or stops process 1 in the middle."""
+    tersum.jax.install("int8", min_bytes=0, timeout_ms=TIMEOUT_MS)
+    mesh = mesh_of_all()
+    array = global_array(mesh, 300_000, 4)
+    program = sums_program(mesh, 4)
+    run_until_error(program, array)
+    churn_memory()
+    # The world is broken: later calls say why, at once.
+    start = time.monotonic()
+    try:
+        jax.block_until_ready(program(array))
+    except jax.errors.JaxRuntimeError as error:
+        print(f"again: after {time.monotonic() - start:.2f} s: {error}", flush=True)
+
+
+def different_options(index: int) -> None:
+    tersum.jax.install("int8/128" if index == 0 else "int4/32", min_bytes=0, timeout_ms=TIMEOUT_MS)
+    mesh = mesh_of_all()
+    run_until_error(sums_program(mesh, 1), global_array(mesh, 1_000))
+
+
+def different_programs(index: int) -> None:
+    tersum.jax.install("int8", min_bytes=0, timeout_ms=TIMEOUT_MS)
+    mesh = mesh_of_all()
+    columns = 1_000 if index == 0 else 2_000
+    jax.block_until_ready(sums_program(mesh, 1)(global_array(mesh, 512)))
+    run_until_error(sums_program(mesh, 1), global_array(mesh, columns))
+
+
+def not_installed_everywhere(index: int) -> None:
+    if index == 0:
+        tersum.jax.install("int8", min_bytes=0, timeout_ms=2_000)
+        mesh = mesh_of_all()
+        run_until_error(sums_program(mesh, 1), global_array(mesh, 1_000))
+    else:
+        time.sleep(8)
+
+
+def main() -> None:
+    case = {
+        function.__name__: function
+        for function in (peer_lost, different_options, different_programs, not_installed_everywhere)
+    }[sys.argv[1]]
+    case(join())
+    leave()
+
+
+main()
