@@ -11,6 +11,7 @@ paths are cut to file names before they enter a module.
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import socket
@@ -25,10 +26,11 @@ HERE = Path(__file__).resolve().parent
 DEVICES = 8
 
 
-def message_class(name: str) -> Any:
-    """The protobuf class of message xla.`name`, as the installed jaxlib defines it."""
+@functools.cache
+def descriptor_pool() -> Any:
+    """The installed jaxlib's hlo.proto and what it imports."""
     import hlo_descriptors
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+    from google.protobuf import descriptor_pb2, descriptor_pool
 
     pool = descriptor_pool.DescriptorPool()
     added: set[str] = set()
@@ -45,7 +47,15 @@ def message_class(name: str) -> Any:
         pool.Add(descriptor)
 
     add(hlo_descriptors.HLO_FILE)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"xla.{name}"))
+    return pool
+
+
+def message_class(name: str) -> Any:
+    """The protobuf class of message xla.`name`, as the installed jaxlib defines it."""
+    from google.protobuf import message_factory
+
+    descriptor = descriptor_pool().FindMessageTypeByName(f"xla.{name}")
+    return message_factory.GetMessageClass(descriptor)
 
 
 class Dumper:
@@ -107,9 +117,7 @@ def dump_one_process(folder: Path) -> None:
     x = P("x")
     for name, dtype in (("f32", f32), ("bf16", bf16), ("f16", jnp.float16), ("s32", jnp.int32)):
         dump.save(f"psum_{name}", mapped(psum, x, P()), array((8, 16), dtype))
-    dump.save(
-        "psum_scalar", mapped(lambda v: lax.pmean(v.sum(), "x"), x, P()), array((8, 16))
-    )
+    dump.save("psum_scalar", mapped(lambda v: lax.pmean(v.sum(), "x"), x, P()), array((8, 16)))
     dump.save("pmax", mapped(lambda v: lax.pmax(v, "x"), x, P()), array((8, 16)))
     dump.save("pmin", mapped(lambda v: lax.pmin(v, "x"), x, P()), array((8, 16)))
     dump.save(
