@@ -1,9 +1,9 @@
 // Codec: a wire format for numbers. Pure functions on spans; no state, no idea who sends what.
 //
-// Thread safety: codecs are immutable; any thread. Invariants: for one spec and one value type every
-// function gives the same bits on every CPU target (see kernels/), so all ranks that decode the same
-// wire hold the same values. Sums run in float32 (float64 for float64, the integer type for integers)
-// in the order of the arguments, without fused multiply-add.
+// Thread safety: codecs are immutable; any thread. Invariants: for one spec and one value type
+// every function gives the same bits on every CPU target (see kernels/), so all ranks that decode
+// the same wire hold the same values. Sums run in float32 (float64 for float64, the integer type
+// for integers) in the order of the arguments, without fused multiply-add.
 //
 // A *slice* is a run of values coded by one call. A slice that starts at a multiple of
 // `block()` values from the start of its chunk has the same blocks however the chunk is cut.
@@ -25,8 +25,8 @@ namespace tersum {
 
 // A parsed codec spec: base format, block, and (later) modifiers: "int4/32+hadamard".
 struct CodecSpec {
-  std::string base;  // "exact", "bf16", "int8", "int4"
-  uint32_t block = 0;  // 0 for formats without blocks
+  std::string base;                    // "exact", "bf16", "int8", "int4"
+  uint32_t block = 0;                  // 0 for formats without blocks
   std::vector<std::string> modifiers;  // canonical order; empty today
 
   [[nodiscard]] std::string to_string() const;  // canonical: "int8/128"
@@ -63,9 +63,9 @@ class Codec {
   // The sum (or maximum, minimum) of the contributions `wires[0..]` and, when `own` is not null, of
   // own[count] inserted as contribution number `own_index` (0..wires.size()), in that order:
   // accumulated in float32, then divided by finish.divisor.
-  //   `wire_out` not null: the result is encoded there; and when `values_out` is not null too, it gets
-  //   the decoding of those very bytes.
-  //   `wire_out` null: `values_out` gets the result itself, rounded to the value type.
+  //   `wire_out` not null: the result is encoded there; and when `values_out` is not null too, it
+  //   gets the decoding of those very bytes. `wire_out` null: `values_out` gets the result itself,
+  //   rounded to the value type.
   // `values_out` may be `own`. At least one contribution in all. Any number of wires.
   virtual void combine(std::span<const std::byte* const> wires, const void* own, size_t own_index,
                        size_t count, const CombineFinish& finish, std::byte* wire_out,
@@ -76,9 +76,9 @@ class Codec {
   [[nodiscard]] virtual double block_error_bound(double absmax) const = 0;
 };
 
-// The codec for a spec and a value type. For a lossy spec and a value type or operation that it cannot
-// serve (integers, float64, max, min) this is the exact codec: the exact path. The object lives for
-// ever (codecs are interned); calls after the first for one (spec, type) do not allocate.
+// The codec for a spec and a value type. For a lossy spec and a value type or operation that it
+// cannot serve (integers, float64, max, min) this is the exact codec: the exact path. The object
+// lives for ever (codecs are interned); calls after the first for one (spec, type) do not allocate.
 Result<const Codec*> find_codec(std::string_view spec, DataType type, ReduceOp op);
 
 }  // namespace tersum

@@ -1,0 +1,49 @@
+// What a codec costs and how wrong it can be, for callers who choose one.
+//
+// Thread safety: pure functions. A codec is named by a spec, the same everywhere: "exact", "bf16",
+// "int8" (block 128), "int8/32", "int4/256"; docs/codecs.md specifies the formats. Unknown specs
+// are kInvalidArgument with a message that names what is allowed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tersum/data_type.h"
+#include "tersum/options.h"
+#include "tersum/status.h"
+
+namespace tersum {
+
+// The spec in normal form: "int8" becomes "int8/128". Two specs name the same codec if and only if
+// their normal forms are equal.
+Result<std::string> normalize_codec(std::string_view spec);
+
+// The known formats without block: "exact", "bf16", "int8", "int4".
+std::vector<std::string> known_codecs();
+
+// What a spec comes to for a value type and an operation.
+struct CodecInfo {
+  std::string spec;  // of the codec that serves them: "exact" where the one asked for cannot
+  DataType value_type = DataType::kFloat32;
+  uint32_t block = 1;  // values that share a scale; 1 for formats without blocks
+  bool lossless = true;
+  double wire_bits = 32;  // per value, scales included, for whole blocks
+};
+Result<CodecInfo> codec_info(std::string_view spec, DataType type = DataType::kFloat32,
+                             ReduceOp op = ReduceOp::kSum);
+
+// Bytes of `count` values on the wire, without message headers.
+Result<size_t> codec_wire_bytes(std::string_view spec, size_t count,
+                                DataType type = DataType::kFloat32, ReduceOp op = ReduceOp::kSum);
+
+// The largest |decode(encode(x)) - x| in a block whose largest magnitude is `absmax`; infinite
+// where `absmax` is not finite in the value type. The bound of a collective's result follows from
+// its plan: Communicator::error_bound.
+Result<double> codec_block_error_bound(std::string_view spec, double absmax,
+                                       DataType type = DataType::kFloat32,
+                                       ReduceOp op = ReduceOp::kSum);
+
+}  // namespace tersum

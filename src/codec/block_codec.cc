@@ -1,0 +1,97 @@
+#include "codec/block_codec.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+#include "codec/combine_checks.h"
+#include "codec/kernels/block_kernels.h"
+
+namespace tersum {
+namespace {
+
+ValueKind kind_of(DataType type) {
+  TERSUM_CHECK(type == DataType::kFloat32 || type == DataType::kBFloat16 ||
+               type == DataType::kFloat16);
+  if (type == DataType::kBFloat16) return ValueKind::kBFloat16;
+  return type == DataType::kFloat16 ? ValueKind::kFloat16 : ValueKind::kFloat32;
+}
+
+// Largest error of rounding a number of magnitude up to `magnitude` to the value type.
+double rounding_error(ValueKind kind, double magnitude) {
+  switch (kind) {
+    case ValueKind::kFloat32:
+      return 0;  // code * scale has at most 15 significant bits
+    case ValueKind::kBFloat16:
+      return std::max(std::ldexp(magnitude, -8), std::ldexp(1.0, -134));
+    case ValueKind::kFloat16:
+      return std::max(std::ldexp(magnitude, -11), std::ldexp(1.0, -25));
+  }
+  return 0;
+}
+
+class BlockCodec final : public Codec {
+ public:
+  BlockCodec(int bits, uint32_t block, DataType type)
+      : spec_{bits == 8 ? "int8" : "int4", block, {}},
+        type_(type),
+        format_(make_block_format(kind_of(type), bits, block)) {}
+
+  [[nodiscard]] const CodecSpec& spec() const override { return spec_; }
+  [[nodiscard]] DataType value_type() const override { return type_; }
+  [[nodiscard]] uint32_t block() const override { return format_.block; }
+  [[nodiscard]] bool lossless() const override { return false; }
+  [[nodiscard]] size_t wire_bytes(size_t count) const override {
+    return slice_bytes(format_, count);
+  }
+  void encode(const void* values, size_t count, std::byte* wire) const override {
+    block_kernels().encode(format_, values, count, wire);
+  }
+  void decode(const std::byte* wire, size_t count, void* values) const override {
+    block_kernels().decode(format_, wire, count, values);
+  }
+  void combine(std::span<const std::byte* const> wires, const void* own, size_t own_index,
+               size_t count, const CombineFinish& finish, std::byte* wire_out,
+               void* values_out) const override {
+    TERSUM_CHECK(finish.op == ReduceOp::kSum || finish.op == ReduceOp::kAverage);
+    block_kernels().combine(
+        format_, checked_combine_args(wires, own, own_index, count, finish, wire_out, values_out));
+  }
+  [[nodiscard]] double block_error_bound(double absmax) const override;
+
+ private:
+  CodecSpec spec_;
+  DataType type_;
+  BlockFormat format_;
+};
+
+// A code is the nearest integer to x * inverse, where inverse and product are each rounded once:
+//   |x * inverse - x / scale| <= 2^-23 code_max, so |x - code * scale| <= scale (1/2 + 2^-23
+//   code_max).
+// Where the scale was clamped the code may be, too; then the largest value is off by what is
+// missing.
+double BlockCodec::block_error_bound(double absmax) const {
+  if (absmax == 0) return 0;
+  const auto code_max = static_cast<double>(format_.code_max);
+  // The scale of the next float32 up, so that any double is covered.
+  auto above = static_cast<float>(absmax);
+  if (double{above} < absmax) {
+    above = std::nextafter(above, std::numeric_limits<float>::infinity());
+  }
+  const double scale = block_scale(format_, float_bits(above));
+  if (!(scale < std::numeric_limits<double>::infinity())) {
+    return std::numeric_limits<double>::infinity();
+  }
+  const double reach = code_max * scale;
+  const double coded = std::max(scale * (0.5 + std::ldexp(code_max, -23)), absmax - reach);
+  return coded + rounding_error(format_.kind, reach);
+}
+
+}  // namespace
+
+std::unique_ptr<Codec> make_block_codec(int bits, uint32_t block, DataType type) {
+  return std::make_unique<BlockCodec>(bits, block, type);
+}
+
+}  // namespace tersum

@@ -1,0 +1,49 @@
+#include "tersum/codec_info.h"
+
+#include "codec/codec.h"
+#include "codec/codec_spec.h"
+
+namespace tersum {
+
+Result<std::string> normalize_codec(std::string_view spec) {
+  Result<CodecSpec> parsed = parse_codec_spec(spec);
+  if (!parsed.ok()) return parsed.status();
+  return parsed->to_string();
+}
+
+std::vector<std::string> known_codecs() {
+  std::vector<std::string> names;
+  for (const CodecBase base :
+       {CodecBase::kExact, CodecBase::kBFloat16, CodecBase::kInt8, CodecBase::kInt4}) {
+    names.emplace_back(codec_base_name(base));
+  }
+  return names;
+}
+
+Result<CodecInfo> codec_info(std::string_view spec, DataType type, ReduceOp op) {
+  const Result<const Codec*> found = find_codec(spec, type, op);
+  if (!found.ok()) return found.status();
+  const Codec& codec = *found.value();
+  CodecInfo info;
+  info.spec = codec.spec().to_string();
+  info.value_type = type;
+  info.block = codec.block();
+  info.lossless = codec.lossless();
+  info.wire_bits = 8.0 * static_cast<double>(codec.wire_bytes(codec.block())) / codec.block();
+  return info;
+}
+
+Result<size_t> codec_wire_bytes(std::string_view spec, size_t count, DataType type, ReduceOp op) {
+  const Result<const Codec*> found = find_codec(spec, type, op);
+  if (!found.ok()) return found.status();
+  return found.value()->wire_bytes(count);
+}
+
+Result<double> codec_block_error_bound(std::string_view spec, double absmax, DataType type,
+                                       ReduceOp op) {
+  const Result<const Codec*> found = find_codec(spec, type, op);
+  if (!found.ok()) return found.status();
+  return found.value()->block_error_bound(absmax);
+}
+
+}  // namespace tersum

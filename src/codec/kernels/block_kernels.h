@@ -1,0 +1,26 @@
+// Kernels of the block formats, for the instruction set in use.
+//
+// Thread safety: pure functions. Every pointer may be unaligned; `values_out` of a combine may be
+// its `own`, other overlaps are not allowed. No allocation.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "codec/kernels/block_format.h"
+#include "codec/kernels/combine_args.h"
+
+namespace tersum {
+
+struct BlockKernels {
+  void (*encode)(const BlockFormat& format, const void* values, size_t count, std::byte* wire);
+  void (*decode)(const BlockFormat& format, const std::byte* wire, size_t count, void* values);
+  void (*combine)(const BlockFormat& format, const CombineArgs& args);
+};
+
+// Those of active_target().
+const BlockKernels& block_kernels();
+// Those of `target`, one of available_targets().
+const BlockKernels& block_kernels_of(int64_t target);
+
+}  // namespace tersum

@@ -1,0 +1,41 @@
+// Block formats in obvious scalar code: what the vector kernels must agree with bit for bit, and
+// what serves the rare cases inside them (partial blocks, blocks with NaN, Inf or extreme scales).
+//
+// Thread safety: pure functions. Every pointer may be unaligned.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "codec/kernels/block_format.h"
+#include "codec/kernels/combine_args.h"
+
+namespace tersum {
+
+// One value of the array at `values`, as float32 (exact), and back (rounded, NaN canonical).
+float load_value(ValueKind kind, const void* values, size_t index);
+void store_value(ValueKind kind, void* values, size_t index, float value);
+
+// `codes` of the `count` <= block values that share `scale`; `scale` NaN or 0 gives zeros.
+void quantize_block(const BlockFormat& format, const float* values, size_t count, float scale,
+                    std::byte* codes);
+// Scale and codes of one block of `count` <= block values.
+void encode_block(const BlockFormat& format, const float* values, size_t count, std::byte* scale,
+                  std::byte* codes);
+// `index` < count: the value of one element of a block.
+float decode_one(const BlockFormat& format, const std::byte* scale, const std::byte* codes,
+                 size_t count, size_t index);
+
+// Block number `index` of a slice of `count` values; the last may be partial.
+void encode_slice_block(const BlockFormat& format, const void* values, size_t count, size_t index,
+                        std::byte* wire);
+void decode_slice_block(const BlockFormat& format, const std::byte* wire, size_t count,
+                        size_t index, void* values);
+void combine_slice_block(const BlockFormat& format, const CombineArgs& args, size_t index);
+
+// Whole slices.
+void reference_encode(const BlockFormat& format, const void* values, size_t count, std::byte* wire);
+void reference_decode(const BlockFormat& format, const std::byte* wire, size_t count, void* values);
+void reference_combine(const BlockFormat& format, const CombineArgs& args);
+
+}  // namespace tersum
