@@ -11,9 +11,10 @@
 namespace tersum {
 namespace {
 
-// Real proofs take a handful of steps. The limits keep the pass linear on any module.
-constexpr int kStepsMax = 2048;
-constexpr int kUsesMax = 1 << 18;
+// Real proofs take a handful of steps for each operand. The limits keep the pass linear on any
+// module; a combined sum's tuple has a use per operand, of which XLA:CPU combines at most 256.
+constexpr int kStepsMax = 256;
+constexpr int kUsesMax = 1 << 14;
 
 // The value itself, where an instruction has one; otherwise the number of a tuple's element.
 constexpr int64_t kWhole = -1;
@@ -195,28 +196,9 @@ bool expand_root(const HloGraph& graph, const Value& value, Worklist& work) {
   return true;
 }
 
-}  // namespace
-
-bool is_bf16_in_f32(const HloGraph& graph, HloNode collective, size_t operand) {
-  const auto operands = graph.operands(collective);
-  if (operand >= operands.size() || operands[operand] == kNoHloNode) return false;
+bool is_only_read_as_bf16(const HloGraph& graph, const Value& start) {
   Worklist work;
-  work.add(operands[operand], kWhole);
-  Value value;
-  while (work.take(value)) {
-    if (!expand_origin(graph, value, work)) return false;
-  }
-  return !work.exhausted();
-}
-
-bool is_only_read_as_bf16(const HloGraph& graph, HloNode collective) {
-  Worklist work;
-  if (graph.at(collective).element_type == kHloTuple) {
-    const size_t count = graph.operands(collective).size();
-    for (size_t k = 0; k < count; ++k) work.add(collective, static_cast<int64_t>(k));
-  } else {
-    work.add(collective, kWhole);
-  }
+  work.add(start.first, start.second);
   Value value;
   int uses = 0;
   while (work.take(value)) {
@@ -229,12 +211,35 @@ bool is_only_read_as_bf16(const HloGraph& graph, HloNode collective) {
   return !work.exhausted();
 }
 
-bool travels_as_bf16(const HloGraph& graph, HloNode collective) {
-  const size_t count = graph.operands(collective).size();
-  for (size_t k = 0; k < count; ++k) {
-    if (!is_bf16_in_f32(graph, collective, k)) return false;
+bool is_bf16_in_f32(const HloGraph& graph, HloNode operand) {
+  if (operand == kNoHloNode) return false;
+  Worklist work;
+  work.add(operand, kWhole);
+  Value value;
+  while (work.take(value)) {
+    if (!expand_origin(graph, value, work)) return false;
   }
-  return count > 0 && is_only_read_as_bf16(graph, collective);
+  return !work.exhausted();
+}
+
+}  // namespace
+
+bool are_bf16_in_f32(const HloGraph& graph, HloNode collective) {
+  const auto operands = graph.operands(collective);
+  return !operands.empty() && std::all_of(operands.begin(), operands.end(), [&](HloNode operand) {
+    return is_bf16_in_f32(graph, operand);
+  });
+}
+
+bool is_only_read_as_bf16(const HloGraph& graph, HloNode collective) {
+  if (graph.at(collective).element_type != kHloTuple) {
+    return is_only_read_as_bf16(graph, Value{collective, kWhole});
+  }
+  const auto count = static_cast<int64_t>(graph.operands(collective).size());
+  for (int64_t k = 0; k < count; ++k) {
+    if (!is_only_read_as_bf16(graph, Value{collective, k})) return false;
+  }
+  return true;
 }
 
 }  // namespace tersum

@@ -32,13 +32,10 @@
 
 namespace tersum {
 
-// (a) for operand number `operand` of `collective`.
-bool is_bf16_in_f32(const HloGraph& graph, HloNode collective, size_t operand);
+// (a) for all operands of `collective`.
+bool are_bf16_in_f32(const HloGraph& graph, HloNode collective);
 
 // (b) for the result of `collective`; for a tuple-shaped one, of all its elements.
 bool is_only_read_as_bf16(const HloGraph& graph, HloNode collective);
-
-// Both, for all operands.
-bool travels_as_bf16(const HloGraph& graph, HloNode collective);
 
 }  // namespace tersum

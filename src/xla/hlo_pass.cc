@@ -30,6 +30,8 @@ struct Candidate {
 struct Rewrite {
   HloGroups groups;
   std::string codec;
+  // The two halves of the proof in hlo_bf16_proof.h; the second implies the first.
+  bool operands_are_bf16 = false;
   bool wire_bf16 = false;
 };
 
@@ -166,7 +168,8 @@ class Pass {
     if (!status.ok()) return leave(status.message());
 
     rewrite.groups = std::move(groups).value();
-    rewrite.wire_bf16 = row.promoted && travels_as_bf16(graph_, candidate.node);
+    rewrite.operands_are_bf16 = row.promoted && are_bf16_in_f32(graph_, candidate.node);
+    rewrite.wire_bf16 = rewrite.operands_are_bf16 && is_only_read_as_bf16(graph_, candidate.node);
     return {HloOutcome::kRewritten, explain(candidate, row, rewrite)};
   }
 
@@ -282,18 +285,10 @@ class Pass {
       out += " XLA promoted it from bf16; the exact codec sends bf16, which loses nothing here.";
     } else {
       out += fmt::format(" XLA promoted it from bf16; the exact codec sends f32, because {}.",
-                         all_operands_are_bf16(candidate.node)
-                             ? "its result is also read in f32"
-                             : "an operand carries more than bf16 precision");
+                         rewrite.operands_are_bf16 ? "its result is also read in f32"
+                                                   : "an operand carries more than bf16 precision");
     }
     return out;
-  }
-
-  bool all_operands_are_bf16(HloNode node) const {
-    for (size_t k = 0; k < graph_.operands(node).size(); ++k) {
-      if (!is_bf16_in_f32(graph_, node, k)) return false;
-    }
-    return true;
   }
 
   Status replace(const Candidate& candidate, int64_t operation, const Rewrite& rewrite) {

@@ -58,7 +58,7 @@ TEST(HloDamage, EveryTruncation) {
 }
 
 TEST(HloDamage, EveryBitOfSmallModules) {
-  for (const std::string& name : {"groups_mesh_sub_axis", "groups_iota_transposed", "promoted"}) {
+  for (const std::string name : {"groups_mesh_sub_axis", "groups_iota_transposed", "promoted"}) {
     const std::string module = golden(kHandmadeFolder, name);
     for (size_t bit = 0; bit < module.size() * 8; ++bit) {
       std::string damaged = module;
