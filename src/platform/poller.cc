@@ -46,10 +46,11 @@ Result<std::unique_ptr<Poller>> Poller::create() {
   return poller;
 }
 
-Status Poller::add(int fd, PollFlags* flags) {
+Status Poller::add(int fd, PollFlags* flags, bool input_only) {
   TERSUM_CHECK(flags != nullptr);
   epoll_event event{};
-  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+  event.events = EPOLLIN | EPOLLRDHUP | EPOLLET;
+  if (!input_only) event.events |= EPOLLOUT;
   event.data.ptr = flags;
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
     return system_error(StatusCode::kSystem, "cannot poll a descriptor", errno);

@@ -28,7 +28,8 @@ class Poller {
   static Result<std::unique_ptr<Poller>> create();
 
   // `flags` must be right for a fresh descriptor; edges are added to them from now on.
-  Status add(int fd, PollFlags* flags);
+  // `input_only` is for what is never written to (listeners, events of one's own).
+  Status add(int fd, PollFlags* flags, bool input_only = false);
   // Must come before the descriptor is closed if a copy of it may live elsewhere.
   void remove(int fd);
 

@@ -89,7 +89,7 @@ Result<std::unique_ptr<Transport>> HostTransport::create(const HostTransportOpti
   transport->arena_ = std::move(arena).value();
   transport->doorbell_ = std::move(doorbell).value();
   TERSUM_RETURN_IF_ERROR(
-      transport->poller_->add(transport->doorbell_.get(), &transport->doorbell_flags_));
+      transport->poller_->add(transport->doorbell_.get(), &transport->doorbell_flags_, true));
   transport->shares_memory_ = options.shared_memory;
   transport->tcp_streams_ = options.tcp_streams;
   HandshakeContext& shared = transport->handshakes_;

@@ -24,7 +24,7 @@ void Inbound::add_listener(UniqueFd fd, Carrier carrier) {
   auto listener = std::make_unique<Listener>();
   listener->fd = std::move(fd);
   listener->carrier = carrier;
-  TERSUM_CHECK(context_->poller->add(listener->fd.get(), &listener->flags).ok());
+  TERSUM_CHECK(context_->poller->add(listener->fd.get(), &listener->flags, true).ok());
   listeners_.push_back(std::move(listener));
 }
 

@@ -1,0 +1,132 @@
+// The small parts of the platform layer.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cfenv>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+#include "platform/cpu_relax.h"
+#include "platform/environment.h"
+#include "platform/fp_control.h"
+#include "platform/host_identity.h"
+#include "platform/shared_memory.h"
+#include "platform/system_clock.h"
+#include "platform/system_error.h"
+
+namespace tersum {
+namespace {
+
+TEST(SystemClock, NeverGoesBackAndMovesWithSleep) {
+  const SystemClock clock;
+  const int64_t start = clock.now_ns();
+  int64_t last = start;
+  for (int i = 0; i < 1000; ++i) {
+    const int64_t now = clock.now_ns();
+    ASSERT_GE(now, last);
+    last = now;
+    spin_pause();
+  }
+  sleep_thread_ns(2'000'000);
+  yield_thread();
+  EXPECT_GE(clock.now_ns() - start, 2'000'000);
+}
+
+TEST(SystemRandom, DoesNotRepeat) {
+  SystemRandom random;
+  std::set<uint64_t> seen;
+  for (int i = 0; i < 1000; ++i) seen.insert(random.next());
+  EXPECT_EQ(seen.size(), 1000u);
+}
+
+TEST(Environment, TellsUnsetFromEmpty) {
+  ASSERT_EQ(setenv("TERSUM_TEST_VARIABLE", "", 1), 0);
+  EXPECT_EQ(environment_variable("TERSUM_TEST_VARIABLE"), "");
+  ASSERT_EQ(setenv("TERSUM_TEST_VARIABLE", "x", 1), 0);
+  EXPECT_EQ(environment_variable("TERSUM_TEST_VARIABLE"), "x");
+  unsetenv("TERSUM_TEST_VARIABLE");
+  EXPECT_FALSE(environment_variable("TERSUM_TEST_VARIABLE").has_value());
+}
+
+TEST(HostIdentity, IsStable) {
+  EXPECT_EQ(boot_id(), boot_id());
+  EXPECT_EQ(boot_id().size(), 36u);
+  EXPECT_EQ(network_namespace_id().rfind("net:[", 0), 0u) << network_namespace_id();
+}
+
+TEST(SystemError, NamesTheCause) {
+  const Status status = system_error(StatusCode::kUnavailable, "cannot do it", ECONNREFUSED);
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(status.message(), "cannot do it: Connection refused");
+}
+
+#if defined(__x86_64__)
+TEST(FpControl, DenormalsLiveInsideAndAreFlushedAgainAfterwards) {
+  const unsigned before = _mm_getcsr();
+  _mm_setcsr(before | 0x8040);  // flush to zero, denormals are zero
+  volatile float tiny = 1e-38f;
+  volatile float half = 0.5f;
+  {
+    const FpControlGuard guard;
+    EXPECT_EQ(_mm_getcsr() & 0xFFC0u, 0x1F80u);
+    volatile float product = tiny * half;
+    EXPECT_GT(product, 0.0f);
+  }
+  volatile float flushed = tiny * half;
+  EXPECT_EQ(flushed, 0.0f);
+  _mm_setcsr(before);
+}
+
+TEST(FpControl, RoundsToNearestWhateverTheCallerSet) {
+  ASSERT_EQ(fesetround(FE_UPWARD), 0);
+  volatile float one = 1.0f;
+  volatile float dust = 1e-20f;
+  volatile float inside = 0;
+  {
+    const FpControlGuard guard;
+    inside = one + dust;
+  }
+  volatile float outside = one + dust;
+  EXPECT_EQ(fegetround(), FE_UPWARD);
+  fesetround(FE_TONEAREST);
+  EXPECT_EQ(inside, 1.0f);
+  EXPECT_GT(outside, 1.0f);
+}
+#endif
+
+TEST(SharedMemory, APeerSeesBytesButCannotWriteOrCut) {
+  Result<SharedMemory> own = SharedMemory::create("tersum-test", 8192);
+  ASSERT_TRUE(own.ok()) << own.status().to_string();
+  std::memcpy(own->base(), "hello", 6);
+  Result<SharedMemory> peer = SharedMemory::map_peer(UniqueFd(dup(own->fd())), 8192);
+  ASSERT_TRUE(peer.ok()) << peer.status().to_string();
+  EXPECT_STREQ(reinterpret_cast<const char*>(peer->base()), "hello");
+  EXPECT_NE(ftruncate(own->fd(), 4096), 0);
+  EXPECT_NE(ftruncate(own->fd(), 1 << 20), 0);
+  void* writable = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, own->fd(), 0);
+  EXPECT_EQ(writable, MAP_FAILED);
+  if (writable != MAP_FAILED) munmap(writable, 4096);
+}
+
+TEST(SharedMemory, RefusesAPeersFileThatIsNotWhatItSaid) {
+  Result<SharedMemory> own = SharedMemory::create("tersum-test", 8192);
+  ASSERT_TRUE(own.ok());
+  EXPECT_EQ(SharedMemory::map_peer(UniqueFd(dup(own->fd())), 16384).status().code(),
+            StatusCode::kProtocol);
+  UniqueFd unsealed(memfd_create("tersum-test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(ftruncate(unsealed.get(), 8192), 0);
+  EXPECT_EQ(SharedMemory::map_peer(std::move(unsealed), 8192).status().code(),
+            StatusCode::kProtocol);
+  UniqueFd file(open("/dev/null", O_RDWR | O_CLOEXEC));
+  EXPECT_EQ(SharedMemory::map_peer(std::move(file), 8192).status().code(),
+            StatusCode::kProtocol);
+}
+
+}  // namespace
+}  // namespace tersum

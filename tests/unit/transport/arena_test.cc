@@ -1,0 +1,116 @@
+// The arena: sizes, reuse, sharing, bounds.
+#include "transport/arena.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "transport/grow_ring.h"
+
+namespace tersum {
+namespace {
+
+class ArenaTest : public ::testing::TestWithParam<bool> {
+ protected:
+  std::unique_ptr<Arena> make(size_t capacity_bytes = size_t{1} << 28) {
+    Result<std::unique_ptr<Arena>> arena = Arena::create(GetParam(), capacity_bytes);
+    EXPECT_TRUE(arena.ok()) << arena.status().to_string();
+    return std::move(arena).value();
+  }
+};
+
+TEST_P(ArenaTest, SlotsAreLargeEnoughAlignedAndApart) {
+  const uint64_t seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  const auto arena = make();
+  EXPECT_EQ(arena->memfd() >= 0, GetParam());
+  std::vector<std::pair<SlotRef, std::byte>> live;
+  for (int i = 0; i < 3000; ++i) {
+    if (!live.empty() && random() % 3 == 0) {
+      std::swap(live[random() % live.size()], live.back());
+      const auto& [slot, mark] = live.back();
+      for (const size_t at : {size_t{0}, slot.bytes().size() - 1}) {
+        ASSERT_EQ(slot.bytes()[at], mark) << "slots overlap";
+      }
+      live.pop_back();
+    } else {
+      const size_t bytes = 1 + random() % (size_t{1} << (random() % 17));
+      Result<SlotRef> slot = arena->reserve(bytes);
+      ASSERT_TRUE(slot.ok());
+      ASSERT_GE(slot->bytes().size(), bytes);
+      ASSERT_LE(slot->bytes().size(), std::max<size_t>(256, bytes + bytes / 4 + 64));
+      ASSERT_EQ(reinterpret_cast<uintptr_t>(slot->bytes().data()) % 64, 0u);
+      ASSERT_EQ(arena->base() + arena->offset(*slot), slot->bytes().data());
+      const auto mark = static_cast<std::byte>(random());
+      slot->bytes().front() = slot->bytes().back() = mark;
+      live.emplace_back(std::move(slot).value(), mark);
+    }
+  }
+  live.clear();
+  EXPECT_EQ(arena->used_bytes(), 0u);
+  EXPECT_GT(arena->high_water_bytes(), 0u);
+}
+
+TEST_P(ArenaTest, ASlotReturnsWithItsLastReference) {
+  const auto arena = make();
+  SlotRef first = arena->reserve(1000).value();
+  const uint32_t index = first.index();
+  SlotRef second = first;
+  SlotRef third;
+  third = second;
+  first = SlotRef();
+  second = SlotRef();
+  EXPECT_NE(arena->reserve(1000)->index(), index) << "still referenced";
+  third = SlotRef();
+  EXPECT_EQ(arena->used_bytes(), 0u);
+  EXPECT_EQ(arena->high_water_bytes(), 2 * 1024u);
+}
+
+TEST_P(ArenaTest, ReuseKeepsTheAddressSpaceBounded) {
+  const auto arena = make(8 << 20);
+  for (int i = 0; i < 10'000; ++i) {
+    Result<SlotRef> slot = arena->reserve(64 * 1024 + 40);
+    ASSERT_TRUE(slot.ok());
+  }
+  EXPECT_LE(arena->high_water_bytes(), 100'000u);
+}
+
+TEST_P(ArenaTest, AFullArenaSaysSoAndRecovers) {
+  const auto arena = make(8 << 20);
+  std::vector<SlotRef> slots;
+  for (;;) {
+    Result<SlotRef> slot = arena->reserve(kPayloadBytesMax);
+    if (!slot.ok()) {
+      EXPECT_EQ(slot.status().code(), StatusCode::kSystem);
+      EXPECT_NE(slot.status().message().find("window_bytes"), std::string_view::npos);
+      break;
+    }
+    slots.push_back(std::move(slot).value());
+    ASSERT_LT(slots.size(), 10u);
+  }
+  slots.pop_back();
+  EXPECT_TRUE(arena->reserve(kPayloadBytesMax).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, ArenaTest, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "shared" : "own"; });
+
+TEST(GrowRing, IsFirstInFirstOutAcrossGrowthAndWrapping) {
+  GrowRing<int> ring;
+  int pushed = 0;
+  int popped = 0;
+  for (int round = 0; round < 200; ++round) {
+    for (int i = 0; i < round % 37; ++i) ring.push() = pushed++;
+    for (int i = 0; i < round % 31 && !ring.empty(); ++i) {
+      ASSERT_EQ(ring.front(), popped++);
+      ring.pop();
+    }
+    ASSERT_EQ(ring.size(), static_cast<size_t>(pushed - popped));
+  }
+  ring.clear();
+  EXPECT_TRUE(ring.empty());
+}
+
+}  // namespace
+}  // namespace tersum
