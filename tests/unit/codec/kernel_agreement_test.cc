@@ -167,8 +167,8 @@ void check_combine(const KernelsOf& kernels_of, const Format& format, DataType t
              << c.wire_count << ", own " << c.has_own << " at " << c.own_index << ", op "
              << static_cast<int>(c.finish.op) << " / " << c.finish.divisor << ", to wire "
              << c.to_wire << ", to values " << c.to_values << ", in place " << c.in_place << "\n";
-    const CombineResult got = run_combine(kernels_of(target), format, c, wires, own, count,
-                                          wire_bytes, offset);
+    const CombineResult got =
+        run_combine(kernels_of(target), format, c, wires, own, count, wire_bytes, offset);
     RC_ASSERT(got == expected);
   }
 }
@@ -209,8 +209,7 @@ TEST(BlockKernels, EveryBlockAndLengthAroundItAgrees) {
                                  size_t{17} * block, size_t{16} * block + 33}) {
         const Bytes values = nasty_elements(block + count, count, DataType::kFloat32);
         Bytes expected(slice_bytes(format, count));
-        block_kernels_of(kReferenceTarget)
-            .encode(format, values.data(), count, expected.data());
+        block_kernels_of(kReferenceTarget).encode(format, values.data(), count, expected.data());
         for (const int64_t target : available_targets()) {
           Bytes got(expected.size());
           block_kernels_of(target).encode(format, values.data(), count, got.data());

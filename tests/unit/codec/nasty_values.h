@@ -29,7 +29,7 @@ inline float nasty_float(std::mt19937_64& random, int mood) {
       return normal(random) * 0x1p-146f;  // values are denormal
     case 4:
       return 0.0f * normal(random);  // both zeros
-    case 5:  // exact halves between codes, where ties show
+    case 5:                          // exact halves between codes, where ties show
       return static_cast<float>(static_cast<int64_t>(random() % 511) - 255) * 0.5f;
     case 6:
       return random() % 3 == 0 ? std::numeric_limits<float>::max() : normal(random);
@@ -78,7 +78,8 @@ inline std::vector<std::byte> nasty_elements(uint64_t seed, size_t count, DataTy
   return bytes;
 }
 
-// Memory of `bytes` that begins `offset` bytes after a 64-byte boundary, with guard bytes around it.
+// Memory of `bytes` that begins `offset` bytes after a 64-byte boundary, with guard bytes around
+// it.
 class GuardedBytes {
  public:
   GuardedBytes(size_t bytes, size_t offset) : bytes_(bytes) {

@@ -1,0 +1,120 @@
+// Specs, the table of codecs, and what public callers are told about them.
+#include "codec/codec_spec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "codec/codec.h"
+#include "tersum/codec_info.h"
+
+namespace tersum {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(CodecSpec, NormalForms) {
+  for (const auto& [text, normal] : {std::pair{"exact", "exact"},
+                                     {"bf16", "bf16"},
+                                     {"int8", "int8/128"},
+                                     {"int8/128", "int8/128"},
+                                     {"int8/32", "int8/32"},
+                                     {"int4", "int4/128"},
+                                     {"int4/1024", "int4/1024"}}) {
+    const auto got = normalize_codec(text);
+    ASSERT_TRUE(got.ok()) << text;
+    EXPECT_EQ(got.value(), normal);
+    const auto parsed = parse_codec_spec(text);
+    ASSERT_TRUE(parsed.ok());
+    EXPECT_EQ(parsed.value(), parse_codec_spec(normal).value());
+  }
+}
+
+std::string error_of(std::string_view text) {
+  const auto parsed = parse_codec_spec(text);
+  EXPECT_FALSE(parsed.ok()) << text;
+  EXPECT_EQ(parsed.status().code(), StatusCode::kInvalidArgument);
+  const auto found = find_codec(text, DataType::kInt32, ReduceOp::kMax);
+  EXPECT_FALSE(found.ok()) << "a bad spec is refused on the exact path, too";
+  EXPECT_EQ(found.status().message(), parsed.status().message());
+  return std::string(parsed.status().message());
+}
+
+TEST(CodecSpec, ErrorsNameWhatIsAllowed) {
+  EXPECT_THAT(error_of("int9"), HasSubstr("exact, bf16, int8, int4"));
+  EXPECT_THAT(error_of("int9"), HasSubstr("did you mean \"int8\"?"));
+  EXPECT_THAT(error_of("INT4"), HasSubstr("did you mean \"int4\"?"));
+  EXPECT_THAT(error_of("bfloat16"), HasSubstr("did you mean \"bf16\"?"));
+  EXPECT_THAT(error_of("float32"), HasSubstr("did you mean \"exact\"?"));
+  EXPECT_THAT(error_of("zstandard"), testing::Not(HasSubstr("did you mean")));
+  EXPECT_THAT(error_of(""), HasSubstr("known codecs"));
+  for (const char* text : {"int8/100", "int8/16", "int8/2048", "int8/", "int4/032", "int8/-32",
+                           "int8/32 ", "int8/4294967328", "int8/32/32"}) {
+    EXPECT_THAT(error_of(text), HasSubstr("32, 64, 128, 256, 512, 1024")) << text;
+  }
+  EXPECT_THAT(error_of("bf16/32"), HasSubstr("write \"bf16\""));
+  EXPECT_THAT(error_of("exact/32"), HasSubstr("write \"exact\""));
+  EXPECT_THAT(error_of("int4/32+hadamard"), HasSubstr("unknown modifier \"+hadamard\""));
+  EXPECT_THAT(error_of("int4+"), HasSubstr("modifier"));
+}
+
+TEST(CodecTable, WhatACodecCannotServeTakesTheExactPath) {
+  const auto served = [](std::string_view spec, DataType type, ReduceOp op) {
+    return codec_info(spec, type, op).value().spec;
+  };
+  for (const DataType type : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
+    EXPECT_EQ(served("int8/64", type, ReduceOp::kSum), "int8/64");
+    EXPECT_EQ(served("int4", type, ReduceOp::kAverage), "int4/128");
+    EXPECT_EQ(served("int8", type, ReduceOp::kMax), "exact");
+    EXPECT_EQ(served("bf16", type, ReduceOp::kMin), "exact");
+  }
+  EXPECT_EQ(served("bf16", DataType::kFloat32, ReduceOp::kSum), "bf16");
+  EXPECT_EQ(served("bf16", DataType::kFloat16, ReduceOp::kSum), "bf16");
+  EXPECT_EQ(served("bf16", DataType::kBFloat16, ReduceOp::kSum), "exact");
+  for (const DataType type :
+       {DataType::kFloat64, DataType::kInt32, DataType::kInt64, DataType::kUint8}) {
+    for (const char* spec : {"int8", "int4/32", "bf16", "exact"}) {
+      EXPECT_EQ(served(spec, type, ReduceOp::kSum), "exact");
+    }
+  }
+}
+
+TEST(CodecTable, SameSpecSameObject) {
+  const auto find = [](std::string_view spec) {
+    return find_codec(spec, DataType::kFloat32, ReduceOp::kSum).value();
+  };
+  EXPECT_EQ(find("int8"), find("int8/128"));
+  EXPECT_NE(find("int8"), find("int4"));
+  EXPECT_NE(find("int8/32"), find("int8/64"));
+  for (const char* spec : {"exact", "bf16", "int8/1024", "int4/32"}) {
+    EXPECT_EQ(find(spec)->spec().to_string(), spec);
+    EXPECT_EQ(find(spec)->value_type(), DataType::kFloat32);
+  }
+}
+
+TEST(CodecInfo, BytesOnTheWire) {
+  EXPECT_EQ(codec_wire_bytes("exact", 1000).value(), 4000u);
+  EXPECT_EQ(codec_wire_bytes("bf16", 1000).value(), 2000u);
+  EXPECT_EQ(codec_wire_bytes("int8", 1000).value(), 1000u + 2 * 8);
+  EXPECT_EQ(codec_wire_bytes("int4/32", 1001).value(), 501u + 2 * 32);
+  EXPECT_EQ(codec_wire_bytes("int4/32", 0).value(), 0u);
+  EXPECT_EQ(codec_wire_bytes("int8", 10, DataType::kFloat64).value(), 80u);
+  EXPECT_DOUBLE_EQ(codec_info("int8/128").value().wire_bits, 8.125);
+  EXPECT_DOUBLE_EQ(codec_info("int4/32").value().wire_bits, 4.5);
+  EXPECT_DOUBLE_EQ(codec_info("exact", DataType::kUint8).value().wire_bits, 8);
+  EXPECT_FALSE(codec_wire_bytes("int8/1", 10).ok());
+}
+
+TEST(CodecInfo, SlicesCutAtBlocksAddUp) {
+  for (const char* spec : {"exact", "bf16", "int8/32", "int8/1024", "int4/32", "int4/256"}) {
+    const Codec& codec = *find_codec(spec, DataType::kFloat32, ReduceOp::kSum).value();
+    const size_t count = 10007;
+    for (size_t cut = 0; cut <= count; cut += codec.block()) {
+      ASSERT_EQ(codec.wire_bytes(cut) + codec.wire_bytes(count - cut), codec.wire_bytes(count));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tersum
