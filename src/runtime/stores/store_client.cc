@@ -1,11 +1,7 @@
 #include "runtime/stores/store_client.h"
 
-#include <poll.h>
-#include <sys/socket.h>
-
-#include <algorithm>
 #include <array>
-#include <cerrno>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
@@ -16,8 +12,6 @@ namespace tersum {
 namespace {
 
 constexpr size_t kReadBytes = 16 * 1024;
-// poll() takes an int; a longer wait is simply waited in pieces.
-constexpr int64_t kPollMsMax = 3'600'000;
 
 }  // namespace
 
@@ -26,7 +20,7 @@ StoreAttempt StoreClient::connect(const SocketAddress& address, int64_t deadline
   Result<UniqueFd> fd = start_connect_tcp(address);
   if (!fd.ok()) return lost(std::string(fd.status().message()));
   fd_ = std::move(fd).value();
-  const StoreAttempt writable = await(POLLOUT, deadline_ns);
+  const StoreAttempt writable = await(PollSet::For::kWriting, deadline_ns);
   if (writable != StoreAttempt::kDone) return writable;
   const int error_number = pending_error(fd_.get());
   if (error_number != 0) return lost(error_text(error_number));
@@ -69,15 +63,12 @@ StoreAttempt StoreClient::exchange(const StoreRequest& request, int64_t deadline
 
 StoreAttempt StoreClient::send_all(std::string_view bytes, int64_t deadline_ns) {
   while (!bytes.empty()) {
-    const ssize_t sent = send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent >= 0) {
-      bytes.remove_prefix(static_cast<size_t>(sent));
-    } else if (errno == EAGAIN) {
-      const StoreAttempt writable = await(POLLOUT, deadline_ns);
-      if (writable != StoreAttempt::kDone) return writable;
-    } else if (errno != EINTR) {
-      return lost(error_text(errno));
-    }
+    const SendResult sent = send_some(fd_.get(), std::as_bytes(std::span(bytes)));
+    if (sent.error_number != 0) return lost(error_text(sent.error_number));
+    bytes.remove_prefix(sent.bytes);
+    if (sent.bytes > 0) continue;
+    const StoreAttempt writable = await(PollSet::For::kWriting, deadline_ns);
+    if (writable != StoreAttempt::kDone) return writable;
   }
   return StoreAttempt::kDone;
 }
@@ -93,20 +84,18 @@ StoreAttempt StoreClient::receive_some(int64_t deadline_ns) {
       in_.append(reinterpret_cast<const char*>(buffer.data()), read.bytes);
       return StoreAttempt::kDone;
     }
-    const StoreAttempt readable = await(POLLIN, deadline_ns);
+    const StoreAttempt readable = await(PollSet::For::kReading, deadline_ns);
     if (readable != StoreAttempt::kDone) return readable;
   }
 }
 
-StoreAttempt StoreClient::await(short events, int64_t deadline_ns) {
+StoreAttempt StoreClient::await(PollSet::For what, int64_t deadline_ns) {
+  poll_set_.clear();
+  poll_set_.add(fd_.get(), what);
   for (;;) {
-    const int64_t left_ms = (deadline_ns - clock_.now_ns() + 999'999) / 1'000'000;
-    pollfd entry{fd_.get(), events, 0};
-    const int ready =
-        poll(&entry, 1, static_cast<int>(std::clamp<int64_t>(left_ms, 0, kPollMsMax)));
-    if (ready > 0) return StoreAttempt::kDone;
-    if (ready < 0 && errno != EINTR) return lost(error_text(errno));
-    if (left_ms <= 0) return closed(StoreAttempt::kTimeout);
+    const int64_t left_ns = deadline_ns - clock_.now_ns();
+    if (poll_set_.wait(left_ns)) return StoreAttempt::kDone;
+    if (left_ns <= 0) return closed(StoreAttempt::kTimeout);
   }
 }
 

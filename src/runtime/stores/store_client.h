@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/clock.h"
+#include "platform/poll_set.h"
 #include "platform/socket_address.h"
 #include "platform/unique_fd.h"
 #include "runtime/stores/store_protocol.h"
@@ -46,12 +48,13 @@ class StoreClient {
   StoreAttempt greet(int64_t deadline_ns);
   StoreAttempt send_all(std::string_view bytes, int64_t deadline_ns);
   StoreAttempt receive_some(int64_t deadline_ns);
-  StoreAttempt await(short events, int64_t deadline_ns);
+  StoreAttempt await(PollSet::For what, int64_t deadline_ns);
   StoreAttempt lost(std::string why);
   StoreAttempt closed(StoreAttempt attempt);
 
   const Clock& clock_;
   UniqueFd fd_;
+  PollSet poll_set_;
   std::string in_;
   StoreResult result_ = StoreResult::kOk;
   std::string value_;

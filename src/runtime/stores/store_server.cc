@@ -1,15 +1,10 @@
 #include "runtime/stores/store_server.h"
 
-#include <poll.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <csignal>
+#include <span>
 #include <utility>
 
-#include "base/check.h"
 #include "platform/doorbell.h"
 #include "platform/stream_socket.h"
 #include "platform/system_error.h"
@@ -40,82 +35,56 @@ Result<std::unique_ptr<StoreServer>> StoreServer::start(const SocketAddress& add
   Result<UniqueFd> stop = make_doorbell();
   if (!stop.ok()) return stop.status();
   server->stop_ = std::move(stop).value();
-  TERSUM_RETURN_IF_ERROR(server->start_thread());
+  const auto run = [](void* self) { static_cast<StoreServer*>(self)->run(); };
+  TERSUM_RETURN_IF_ERROR(server->thread_.start(run, server.get()));
   return server;
 }
 
-// Signals are for the program's own threads: a handler of Python's must not run on this one.
-Status StoreServer::start_thread() {
-  sigset_t all;
-  sigset_t old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  const int error_number = pthread_create(&thread_, nullptr, &StoreServer::run_thread, this);
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
-  if (error_number != 0) {
-    return system_error(StatusCode::kSystem, "cannot start the store's thread", error_number);
-  }
-  thread_runs_ = true;
-  return ok_status();
-}
-
 StoreServer::~StoreServer() {
-  if (!thread_runs_) return;
-  ring_doorbell(stop_.get());
-  TERSUM_CHECK(pthread_join(thread_, nullptr) == 0);
-}
-
-void* StoreServer::run_thread(void* self) {
-  static_cast<StoreServer*>(self)->run();
-  return nullptr;
+  if (stop_) ring_doorbell(stop_.get());
+  thread_.join();
 }
 
 void StoreServer::run() {
   while (!stopping_) {
-    sleep();
+    const int64_t now_ns = clock_.now_ns();
+    const int64_t wake_ns = watch(now_ns);
+    if (poll_set_.wait(wake_ns - now_ns)) serve_ready();
     drop_dead();
   }
   connections_.clear();
 }
 
-// Sleeps until something can be done, and does it.
-void StoreServer::sleep() {
-  const int64_t now_ns = clock_.now_ns();
+// Fills poll_set_; the time at which there is something to do even if nothing becomes ready.
+int64_t StoreServer::watch(int64_t now_ns) {
   int64_t wake_ns = INT64_MAX;
-  std::vector<pollfd> fds;
-  fds.reserve(connections_.size() + 2);
   const bool accepting = now_ns >= accept_again_ns_;
   if (!accepting) wake_ns = accept_again_ns_;
-  fds.push_back({stop_.get(), POLLIN, 0});
-  fds.push_back({accepting ? listener_.get() : -1, POLLIN, 0});
+  poll_set_.clear();
+  poll_set_.add(stop_.get(), PollSet::For::kReading);
+  poll_set_.add(accepting ? listener_.get() : -1, PollSet::For::kReading);
   for (const auto& connection : connections_) {
-    const bool has_output = !connection->out.empty();
     // While a reply is stuck nothing more is read: a client that does not listen cannot fill
     // memory.
-    const auto events = static_cast<short>(has_output ? POLLOUT : POLLIN);
-    fds.push_back({connection->fd.get(), events, 0});
+    poll_set_.add(connection->fd.get(),
+                  connection->out.empty() ? PollSet::For::kReading : PollSet::For::kWriting);
     if (!connection->greeted) wake_ns = std::min(wake_ns, connection->greeting_deadline_ns);
   }
-  int timeout_ms = -1;
-  if (wake_ns != INT64_MAX) {
-    timeout_ms = static_cast<int>(std::max<int64_t>(0, (wake_ns - now_ns + 999'999) / 1'000'000));
-  }
-  if (poll(fds.data(), fds.size(), timeout_ms) < 0) {
-    TERSUM_CHECK(errno == EINTR || errno == ENOMEM);
-    return;
-  }
-  if (fds[0].revents != 0) {
+  return wake_ns;
+}
+
+void StoreServer::serve_ready() {
+  if (poll_set_.ready(0)) {
     stopping_ = true;
     return;
   }
   for (size_t i = 0; i < connections_.size(); ++i) {
-    const short happened = fds[i + 2].revents;
-    if (happened == 0) continue;
+    if (!poll_set_.ready(i + 2)) continue;
     Connection& connection = *connections_[i];
     if (!connection.out.empty()) flush(connection);
     if (connection.out.empty()) read_from(connection);
   }
-  if (fds[1].revents != 0) accept_all();
+  if (poll_set_.ready(1)) accept_all();
 }
 
 void StoreServer::accept_all() {
@@ -235,16 +204,15 @@ void StoreServer::answer(Connection& connection, const StoreReply& reply) {
 
 void StoreServer::flush(Connection& connection) {
   while (!connection.out.empty()) {
-    const ssize_t sent = send(connection.fd.get(), connection.out.data(), connection.out.size(),
-                              MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent < 0) {
-      if (errno == EINTR) continue;
-      if (errno == EAGAIN) return;
+    const SendResult sent =
+        send_some(connection.fd.get(), std::as_bytes(std::span(connection.out)));
+    if (sent.error_number != 0) {
       connection.dead = true;
       connection.out.clear();
       return;
     }
-    connection.out.erase(0, static_cast<size_t>(sent));
+    if (sent.bytes == 0) return;
+    connection.out.erase(0, sent.bytes);
   }
   if (connection.closing) connection.dead = true;
 }

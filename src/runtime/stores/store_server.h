@@ -6,8 +6,6 @@
 // every descriptor and joins the thread; it does not wait for clients.
 #pragma once
 
-#include <pthread.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,6 +14,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "platform/poll_set.h"
+#include "platform/service_thread.h"
 #include "platform/socket_address.h"
 #include "platform/unique_fd.h"
 #include "runtime/stores/store_protocol.h"
@@ -59,10 +59,9 @@ class StoreServer {
 
   StoreServer(const Clock& clock, const StoreServerLimits& limits)
       : clock_(clock), limits_(limits) {}
-  static void* run_thread(void* self);
-  Status start_thread();
   void run();
-  void sleep();
+  int64_t watch(int64_t now_ns);
+  void serve_ready();
   void accept_all();
   void read_from(Connection& connection);
   void advance(Connection& connection);
@@ -79,9 +78,9 @@ class StoreServer {
   SocketAddress address_;
   UniqueFd listener_;
   UniqueFd stop_;  // doorbell
-  pthread_t thread_{};
-  bool thread_runs_ = false;
+  ServiceThread thread_;
   // Everything below belongs to the thread.
+  PollSet poll_set_;  // stop_, listener_, then the connections in their order
   bool stopping_ = false;
   int64_t accept_again_ns_ = 0;
   size_t table_bytes_ = 0;
