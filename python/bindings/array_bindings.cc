@@ -1,4 +1,5 @@
-// DLPack -> NumPy views, for every element type that tersum knows: NumPy itself cannot name bfloat16.
+// DLPack -> NumPy views, for every element type that tersum knows: NumPy itself cannot name
+// bfloat16.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -39,8 +40,9 @@ std::string dtype_name(nb::dlpack::dtype type) {
   }
 }
 
-// The array as a NumPy view of the same memory (kept alive by the view) and its element type's name.
-// bfloat16 is viewed as uint16. Types NumPy has no word for give an empty view, with the name.
+// The array as a NumPy view of the same memory (kept alive by the view) and its element type's
+// name. bfloat16 is viewed as uint16. Types NumPy has no word for give an empty view, with the
+// name.
 template <typename Array>
 std::pair<nb::object, std::string> view_of(const Array& array) {
   const std::string name = dtype_name(array.dtype());
@@ -55,10 +57,11 @@ std::pair<nb::object, std::string> view_of(const Array& array) {
     strides[i] = array.stride(i);
   }
   constexpr bool kReadOnly = Array::ReadOnly;
-  using View = std::conditional_t<kReadOnly, nb::ndarray<nb::numpy, nb::ro>, nb::ndarray<nb::numpy>>;
+  using View =
+      std::conditional_t<kReadOnly, nb::ndarray<nb::numpy, nb::ro>, nb::ndarray<nb::numpy>>;
   nb::object owner = nb::cast(array, nb::rv_policy::reference);
-  View view(array.data(), array.ndim(), shape.data(), owner, strides.data(), seen, nb::device::cpu::value,
-            0);
+  View view(array.data(), array.ndim(), shape.data(), owner, strides.data(), seen,
+            nb::device::cpu::value, 0);
   return {nb::cast(view, nb::rv_policy::reference), name};
 }
 
@@ -72,7 +75,8 @@ void bind_arrays(nb::module_& module) {
         return view_of(nb::cast<nb::ndarray<nb::ro, nb::device::cpu>>(capsule));
       },
       nb::arg("capsule"), nb::arg("writable"),
-      "A NumPy view of a DLPack capsule in CPU memory, and the name of its element type; bfloat16 is "
+      "A NumPy view of a DLPack capsule in CPU memory, and the name of its element type; bfloat16 "
+      "is "
       "viewed as uint16. TypeError when `writable` and the memory is not.");
 }
 

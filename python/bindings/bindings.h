@@ -7,8 +7,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 
+#include "tersum/data_type.h"
+#include "tersum/options.h"
 #include "tersum/status.h"
 #include "tersum/store.h"
 
@@ -25,6 +28,12 @@ T value_or_throw(Result<T> result) {
   if (!result.ok()) throw_status(result.status());
   return std::move(result).value();
 }
+
+// Parsed names; InvalidArgumentError with what is allowed otherwise.
+DataType data_type_or_throw(const std::string& text);
+ReduceOp reduce_op_or_throw(const std::string& text);
+PlanKind plan_kind_or_throw(const std::string& text);
+TransportKind transport_kind_or_throw(const std::string& text);
 
 // A store from what a Python caller may name one by: a URL ("tcp://host:port", served by rank 0 of
 // this process; "file:///directory"), a store object of tersum, or any object with

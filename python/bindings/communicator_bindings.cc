@@ -29,8 +29,8 @@ using Output = nb::ndarray<nb::c_contig, nb::device::cpu>;
 // A wait is cut into slices, so that a signal (Ctrl-C) is answered within one.
 constexpr int64_t kSignalSliceMs = 50;
 
-// A call in flight and what must live until it ends: its codec's name and its arrays. The arrays are
-// released (with the GIL) when the call has ended, not when Python forgets the Work.
+// A call in flight and what must live until it ends: its codec's name and its arrays. The arrays
+// are released (with the GIL) when the call has ended, not when Python forgets the Work.
 struct PendingCall {
   Work work;
   std::string codec;
@@ -38,27 +38,8 @@ struct PendingCall {
   Output output;
 };
 
-template <typename T>
-T parse_or_throw(std::optional<T> parsed, const char* what, const std::string& text,
-                 const char* allowed) {
-  if (parsed.has_value()) return *parsed;
-  throw_status(invalid_argument(std::string("unknown ") + what + " \"" + text + "\": use one of " +
-                                allowed));
-}
-
-ReduceOp op_or_throw(const std::string& text) {
-  return parse_or_throw(parse_reduce_op(text), "op", text, "sum, avg, max, min");
-}
-PlanKind plan_or_throw(const std::string& text) {
-  return parse_or_throw(parse_plan_kind(text), "plan", text, "auto, two_step, ring, one_shot");
-}
-DataType type_or_throw(const std::string& text) {
-  return parse_or_throw(parse_data_type(text), "dtype", text,
-                        "float32, bfloat16, float16, float64, int32, int64, uint8");
-}
-
-// One communicator as Python holds it. Thread safety: any thread; `mutex_` guards the list of calls.
-// The GIL is never taken while `mutex_` is held.
+// One communicator as Python holds it. Thread safety: any thread; `mutex_` guards the list of
+// calls. The GIL is never taken while `mutex_` is held.
 class PyCommunicator {
  public:
   PyCommunicator(Communicator communicator, std::shared_ptr<Store> store)
@@ -112,9 +93,9 @@ class PyCommunicator {
 
 using PyCommunicatorPtr = std::shared_ptr<PyCommunicator>;
 
-// Waits for the end in slices; a signal whose handler raises (Ctrl-C) aborts the communicator, so that
-// the other ranks learn of it and no buffer stays in use, and then raises. False: `timeout_ms` (>= 0)
-// passed first and the call goes on. Needs the GIL, released while waiting.
+// Waits for the end in slices; a signal whose handler raises (Ctrl-C) aborts the communicator, so
+// that the other ranks learn of it and no buffer stays in use, and then raises. False: `timeout_ms`
+// (>= 0) passed first and the call goes on. Needs the GIL, released while waiting.
 bool wait_for_end(PyCommunicator& owner, Work& work, int64_t timeout_ms, Status* end) {
   for (int64_t left_ms = timeout_ms;;) {
     const int64_t slice_ms =
@@ -123,8 +104,13 @@ bool wait_for_end(PyCommunicator& owner, Work& work, int64_t timeout_ms, Status*
       nb::gil_scoped_release release;
       *end = work.wait(slice_ms);
     }
-    // A call's own deadline is kTimeout, too; only done() tells the two apart.
-    if (end->code() != StatusCode::kTimeout || work.done()) return true;
+    if (end->code() != StatusCode::kTimeout) return true;
+    // A call's own deadline is kTimeout, too, and a call may end right after its slice: what an
+    // ended call says when asked again is final.
+    if (work.done()) {
+      *end = work.wait();
+      return true;
+    }
     if (PyErr_CheckSignals() != 0) {
       nb::python_error raised;
       {
@@ -171,8 +157,9 @@ class PyWork {
   Work work_;
 };
 
-// The Work of a call that has just started. With `attended` it has ended when this returns: starting
-// and waiting are one step, so that no signal can come between and leave the caller's arrays in use.
+// The Work of a call that has just started. With `attended` it has ended when this returns:
+// starting and waiting are one step, so that no signal can come between and leave the caller's
+// arrays in use.
 std::shared_ptr<PyWork> make_work(PyCommunicatorPtr owner, std::shared_ptr<PendingCall> call,
                                   bool attended) {
   auto work = std::make_shared<PyWork>(std::move(owner), std::move(call));
@@ -187,8 +174,7 @@ CommunicatorOptions make_options(int64_t timeout_ms, const std::string& listen, 
   options.timeout_ms = timeout_ms;
   options.listen_address = listen;
   options.listen_port = static_cast<uint16_t>(port);
-  options.transport = parse_or_throw(parse_transport_kind(transport), "transport", transport,
-                                     "auto, tcp, shm");
+  options.transport = transport_kind_or_throw(transport);
   options.tcp_streams = streams;
   if (slice_bytes > 0) options.slice_bytes = static_cast<size_t>(slice_bytes);
   if (window_bytes > 0) options.window_bytes = static_cast<size_t>(window_bytes);
@@ -222,7 +208,7 @@ std::shared_ptr<PendingCall> start_call(PyCommunicator& self, const std::string&
   call->output = std::move(output);
   CallOptions options;
   options.codec = call->codec;
-  options.plan = plan_or_throw(plan);
+  options.plan = plan_kind_or_throw(plan);
   options.timeout_ms = timeout_ms;
   options.attended = attended;
   {
@@ -237,12 +223,12 @@ std::shared_ptr<PyWork> start_all_reduce(PyCommunicatorPtr self, Input input, Ou
                                          const std::string& dtype, const std::string& op,
                                          const std::string& codec, const std::string& plan,
                                          int64_t timeout_ms, bool attended) {
-  const DataType type = type_or_throw(dtype);
-  const ReduceOp reduce = op_or_throw(op);
+  const DataType type = data_type_or_throw(dtype);
+  const ReduceOp reduce = reduce_op_or_throw(op);
   auto call = start_call(*self, codec, plan, timeout_ms, attended, input, output,
                          [&](Communicator& communicator, const CallOptions& options) {
-                           return communicator.start_all_reduce(input.data(), output.data(),
-                                                                input.size(), type, reduce, options);
+                           return communicator.start_all_reduce(
+                               input.data(), output.data(), input.size(), type, reduce, options);
                          });
   return make_work(std::move(self), std::move(call), attended);
 }
@@ -251,14 +237,13 @@ std::shared_ptr<PyWork> start_reduce_scatter(PyCommunicatorPtr self, Input input
                                              const std::string& dtype, const std::string& op,
                                              const std::string& codec, const std::string& plan,
                                              int64_t timeout_ms, bool attended) {
-  const DataType type = type_or_throw(dtype);
-  const ReduceOp reduce = op_or_throw(op);
-  auto call =
-      start_call(*self, codec, plan, timeout_ms, attended, input, output,
-                 [&](Communicator& communicator, const CallOptions& options) {
-                   return communicator.start_reduce_scatter(input.data(), output.data(),
-                                                            output.size(), type, reduce, options);
-                 });
+  const DataType type = data_type_or_throw(dtype);
+  const ReduceOp reduce = reduce_op_or_throw(op);
+  auto call = start_call(*self, codec, plan, timeout_ms, attended, input, output,
+                         [&](Communicator& communicator, const CallOptions& options) {
+                           return communicator.start_reduce_scatter(
+                               input.data(), output.data(), output.size(), type, reduce, options);
+                         });
   return make_work(std::move(self), std::move(call), attended);
 }
 
@@ -266,7 +251,7 @@ std::shared_ptr<PyWork> start_all_gather(PyCommunicatorPtr self, Input input, Ou
                                          const std::string& dtype, const std::string& codec,
                                          const std::string& plan, int64_t timeout_ms,
                                          bool attended) {
-  const DataType type = type_or_throw(dtype);
+  const DataType type = data_type_or_throw(dtype);
   auto call = start_call(*self, codec, plan, timeout_ms, attended, input, output,
                          [&](Communicator& communicator, const CallOptions& options) {
                            return communicator.start_all_gather(input.data(), output.data(),
@@ -279,7 +264,7 @@ std::shared_ptr<PyWork> start_broadcast(PyCommunicatorPtr self, Output data,
                                         const std::string& dtype, int root,
                                         const std::string& codec, const std::string& plan,
                                         int64_t timeout_ms, bool attended) {
-  const DataType type = type_or_throw(dtype);
+  const DataType type = data_type_or_throw(dtype);
   auto call = start_call(*self, codec, plan, timeout_ms, attended, Input(), data,
                          [&](Communicator& communicator, const CallOptions& options) {
                            return communicator.start_broadcast(data.data(), data.size(), type, root,
@@ -321,11 +306,11 @@ void error_bounds(PyCommunicator& self, const std::string& codec, const std::str
   if (absmax.size() != sum_absmax.size() || absmax.size() != bounds.size()) {
     throw_status(invalid_argument("absmax, sum_absmax and bounds must have equal lengths"));
   }
-  const PlanKind kind = plan_or_throw(plan);
-  const DataType type = type_or_throw(dtype);
+  const PlanKind kind = plan_kind_or_throw(plan);
+  const DataType type = data_type_or_throw(dtype);
   for (size_t i = 0; i < absmax.size(); ++i) {
-    bounds.data()[i] = value_or_throw(self.get().error_bound(
-        codec, kind, count, type, absmax.data()[i], sum_absmax.data()[i]));
+    bounds.data()[i] = value_or_throw(
+        self.get().error_bound(codec, kind, count, type, absmax.data()[i], sum_absmax.data()[i]));
   }
 }
 
@@ -347,7 +332,8 @@ void bind_calls(nb::class_<PyCommunicator>& type) {
            nb::arg("output").noconvert(), nb::arg("dtype"), nb::arg("codec"), nb::arg("plan"),
            nb::arg("timeout_ms"), nb::arg("attended"))
       .def("start_broadcast", &start_broadcast, nb::arg("data").noconvert(), nb::arg("dtype"),
-           nb::arg("root"), nb::arg("codec"), nb::arg("plan"), nb::arg("timeout_ms"), nb::arg("attended"))
+           nb::arg("root"), nb::arg("codec"), nb::arg("plan"), nb::arg("timeout_ms"),
+           nb::arg("attended"))
       .def("start_barrier", &start_barrier, nb::arg("timeout_ms"), nb::arg("attended"));
 }
 
@@ -364,12 +350,13 @@ void bind_communicator(nb::module_& module) {
       .def_prop_ro("rank", [](PyCommunicator& self) { return self.get().rank(); })
       .def_prop_ro("size", [](PyCommunicator& self) { return self.get().size(); })
       .def("split", &split, nb::arg("color"), nb::arg("key"))
-      .def("abort",
-           [](PyCommunicator& self, const std::string& reason) {
-             nb::gil_scoped_release release;
-             self.get().abort(reason);
-           },
-           nb::arg("reason"))
+      .def(
+          "abort",
+          [](PyCommunicator& self, const std::string& reason) {
+            nb::gil_scoped_release release;
+            self.get().abort(reason);
+          },
+          nb::arg("reason"))
       .def("close", &PyCommunicator::close)
       .def("stats", &stats)
       .def("error_bounds", &error_bounds, nb::arg("codec"), nb::arg("plan"), nb::arg("count"),

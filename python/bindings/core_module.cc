@@ -1,5 +1,5 @@
-// tersum._core: the extension module behind the Python package. Thin: arguments in, status out; what
-// Python callers see (types, conversions, messages about arrays) is made in python/tersum.
+// tersum._core: the extension module behind the Python package. Thin: arguments in, status out;
+// what Python callers see (types, conversions, messages about arrays) is made in python/tersum.
 
 #include <nanobind/nanobind.h>
 

@@ -1,11 +1,17 @@
-// What this build and this CPU can do.
+// What this build and this CPU can do, and what codecs cost.
 
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <string>
+#include <tuple>
+
 #include "bindings.h"
+#include "tersum/codec_info.h"
 #include "tersum/isa.h"
 #include "tersum/version.h"
 
@@ -13,11 +19,50 @@ namespace tersum::python {
 
 namespace nb = nanobind;
 
+namespace {
+
+using Doubles = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Bounds = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+std::tuple<std::string, std::string, uint32_t, bool, double> describe_codec(
+    const std::string& spec, const std::string& dtype, const std::string& op) {
+  const CodecInfo info =
+      value_or_throw(codec_info(spec, data_type_or_throw(dtype), reduce_op_or_throw(op)));
+  return {info.spec, std::string(data_type_name(info.value_type)), info.block, info.lossless,
+          info.wire_bits};
+}
+
+// bounds[i] for a block whose largest magnitude is absmax[i].
+void codec_error_bounds(const std::string& spec, const std::string& dtype, Doubles absmax,
+                        Bounds bounds) {
+  if (absmax.size() != bounds.size()) {
+    throw_status(invalid_argument("absmax and bounds must have equal lengths"));
+  }
+  const DataType type = data_type_or_throw(dtype);
+  for (size_t i = 0; i < absmax.size(); ++i) {
+    bounds.data()[i] = value_or_throw(codec_block_error_bound(spec, absmax.data()[i], type));
+  }
+}
+
+}  // namespace
+
 void bind_info(nb::module_& module) {
   module.attr("version") = TERSUM_VERSION;
   module.attr("wire_version") = static_cast<int>(kWireVersion);
   module.def("active_isa", &active_isa, "The instruction set in use, e.g. \"avx3\".");
   module.def("available_isas", &available_isas, "All that this CPU can run, best first.");
+  module.def("known_codecs", &known_codecs, "The formats, without block.");
+  module.def("codec_info", &describe_codec, nb::arg("spec"), nb::arg("dtype"), nb::arg("op"),
+             "Normal form, element type, block, lossless, bits per value.");
+  module.def(
+      "codec_wire_bytes",
+      [](const std::string& spec, size_t count, const std::string& dtype) {
+        return value_or_throw(codec_wire_bytes(spec, count, data_type_or_throw(dtype)));
+      },
+      nb::arg("spec"), nb::arg("count"), nb::arg("dtype"), "Bytes of `count` values on the wire.");
+  module.def("codec_error_bounds", &codec_error_bounds, nb::arg("spec"), nb::arg("dtype"),
+             nb::arg("absmax"), nb::arg("bounds"),
+             "Fills `bounds` with each block's largest error.");
 }
 
 }  // namespace tersum::python

@@ -71,8 +71,8 @@ class PythonStore final : public Store {
 
  private:
   static Status failure(const char* method, std::string_view key, nb::python_error& error) {
-    // What is no Exception (Ctrl-C inside the caller's code) must not end as an error text: raise the
-    // signal again, for the loop that looks for signals.
+    // What is no Exception (Ctrl-C inside the caller's code) must not end as an error text: raise
+    // the signal again, for the loop that looks for signals.
     if (!error.matches(PyExc_Exception)) PyErr_SetInterrupt();
     const bool timeout = error.matches(PyExc_TimeoutError);
     return Status(timeout ? StatusCode::kTimeout : StatusCode::kUnavailable,
@@ -200,8 +200,7 @@ void bind_stores(nb::module_& module) {
             }
             throw_if_error(status);
           },
-          nb::arg("key"), nb::arg("value"),
-          "Makes `value` visible under `key`, once and for all.")
+          nb::arg("key"), nb::arg("value"), "Makes `value` visible under `key`, once and for all.")
       .def(
           "wait",
           [](std::shared_ptr<Store> store, const std::string& key, int64_t timeout_ms) {

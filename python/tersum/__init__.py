@@ -8,6 +8,13 @@ with tersum.Communicator(rank, size, store="tcp://127.0.0.1:29500") as group:
 from tersum import _core
 from tersum._arrays import DTYPES
 from tersum._core import open_store
+from tersum.codecs import (
+    CodecInfo,
+    codec_error_bound,
+    codec_info,
+    codec_wire_bytes,
+    known_codecs,
+)
 from tersum.communicator import Communicator, CommunicatorStats, Work
 from tersum.errors import (
     AbortedError,
@@ -45,6 +52,7 @@ __all__ = [
     "DTYPES",
     "AbortedError",
     "ClosedError",
+    "CodecInfo",
     "Communicator",
     "CommunicatorStats",
     "DisagreementError",
@@ -65,7 +73,11 @@ __all__ = [
     "Work",
     "__version__",
     "available_isas",
+    "codec_error_bound",
+    "codec_info",
+    "codec_wire_bytes",
     "isa",
+    "known_codecs",
     "open_store",
     "wire_version",
 ]

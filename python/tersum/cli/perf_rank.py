@@ -20,6 +20,7 @@ from tersum.cli.perf_contender import Contender, optimal_wire_bytes
 from tersum.cli.perf_data import Oracle, Values
 from tersum.cli.perf_options import LinkRow, PerfOptions, Row, wire_share
 from tersum.cli.shaped_link import wire_seconds
+from tersum.codecs import codec_info
 from tersum.communicator import Communicator
 
 _TURNS_MAX = 5
@@ -187,7 +188,7 @@ def _bounds(
     reducing = options.op in ("all_reduce", "reduce_scatter")
     if native or (reducing and options.redop in ("max", "min")):
         return slack
-    block = max(perf_data.GRAIN, _core.codec_block(contender.codec))
+    block = max(perf_data.GRAIN, codec_info(contender.codec).block)
     absmax = perf_data.block_max(oracle.absmax, block // perf_data.GRAIN)
     sum_absmax = perf_data.block_max(oracle.sum_absmax, block // perf_data.GRAIN)
     if reducing:
@@ -198,7 +199,8 @@ def _bounds(
         group._core.error_bounds(contender.codec, plan, count, options.dtype, absmax, sums, bound)
         bound /= scale
     else:
-        bound = _core.codec_error_bounds(contender.codec, options.dtype, absmax)
+        bound = np.empty_like(absmax)
+        _core.codec_error_bounds(contender.codec, options.dtype, absmax, bound)
     grains = block // perf_data.GRAIN
     return np.asarray(np.repeat(bound, grains)[: len(slack)] + slack)
 
