@@ -5,6 +5,8 @@ with tersum.Communicator(rank, size, store="tcp://127.0.0.1:29500") as group:
     exact = group.all_reduce(losses, codec="exact")
 """
 
+import os
+
 from tersum import _core
 from tersum._arrays import DTYPES
 from tersum._core import open_store
@@ -39,7 +41,14 @@ wire_version: int = _core.wire_version
 
 
 def isa() -> str:
-    """The instruction set that the codecs use here (``TERSUM_FORCE_ISA`` picks one)."""
+    """The instruction set that the codecs use here; ``TERSUM_FORCE_ISA`` picks one.
+
+    InvalidArgumentError, naming those there are, if that names none of them.
+    """
+    if os.environ.get("TERSUM_FORCE_ISA"):
+        # The variable takes effect when the process makes its first communicator.
+        with Communicator(0, 1):
+            return _core.active_isa()
     return _core.active_isa()
 
 

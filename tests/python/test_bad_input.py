@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +195,26 @@ def test_abort_reaches_every_rank(run_group: Any) -> None:
                 group.barrier()
 
     run_group(3, body)
+
+
+def test_a_rank_that_raises_inside_with_ends_the_others_calls(run_group: Any) -> None:
+    heard: list[tuple[int, tersum.TersumError, float]] = []
+
+    def body(group: tersum.Communicator) -> None:
+        group.barrier()
+        if group.rank == 1:
+            raise RuntimeError("the test's")
+        began = time.monotonic()
+        with pytest.raises(tersum.TersumError) as caught:
+            group.all_reduce(ONES)
+        heard.append((group.rank, caught.value, time.monotonic() - began))
+
+    with pytest.raises(RuntimeError, match="the test's"):
+        run_group(3, body)
+    assert sorted(rank for rank, _, _ in heard) == [0, 2]
+    for _, error, seconds in heard:
+        assert "rank 1" in str(error) and error.is_retryable
+        assert seconds < 10  # the deadline is 20 s
 
 
 def test_every_status_code_has_its_class() -> None:

@@ -47,6 +47,18 @@ def test_force_isa_is_obeyed() -> None:
         assert done.stdout.strip() == isa
 
 
+def test_force_isa_refuses_what_there_is_not() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tersum", "info"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": str(Path(tersum.__file__).parent.parent), "TERSUM_FORCE_ISA": "mmx"},
+    )
+    assert done.returncode == 1 and "mmx" in done.stderr and "scalar" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_importing_tersum_imports_neither_jax_nor_torch() -> None:
     script = "import sys, tersum; print({'jax', 'torch', 'matplotlib'} & set(sys.modules))"
     done = subprocess.run(

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from tersum.cli import info_command, perf_command
 from tersum.cli.command_error import CommandError
+from tersum.errors import TersumError
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -33,6 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CommandError as error:
         print(f"tersum {arguments.command}: {error}", file=sys.stderr)
         return error.exit_status
+    except TersumError as error:
+        print(f"tersum {arguments.command}: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print(f"tersum {arguments.command}: interrupted", file=sys.stderr)
         return 130

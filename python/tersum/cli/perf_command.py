@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import json
 import os
@@ -196,8 +197,7 @@ def _check_place(place: Place, arguments: argparse.Namespace) -> None:
 def _join(place: Place, options: PerfOptions) -> Communicator:
     store: Any = place.store
     if store.startswith("torchelastic://"):
-        import torch.distributed as dist
-
+        dist: Any = importlib.import_module("torch.distributed")
         host, _, port = store.removeprefix("torchelastic://").rpartition(":")
         store = TorchStore(
             dist.TCPStore(host.strip("[]"), int(port), place.size, is_master=False),

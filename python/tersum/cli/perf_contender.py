@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -71,8 +72,8 @@ def gloo_contender(group: Communicator, options: PerfOptions, meet: str) -> Cont
     """torch.distributed's gloo over the same ranks, which meet in the new file ``meet``, or where
     torchrun's environment says if that is empty."""
     import torch
-    import torch.distributed as dist
 
+    dist: Any = importlib.import_module("torch.distributed")
     if not dist.is_gloo_available():
         raise CommandError(f"torch {torch.__version__} here was built without gloo")
     if not dist.is_initialized():

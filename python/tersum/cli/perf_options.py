@@ -37,7 +37,10 @@ class PerfOptions:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> PerfOptions:
         """The inverse of :meth:`to_json`."""
-        plain = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        plain: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in values.items()
+        }
         return cls(**plain)
 
 

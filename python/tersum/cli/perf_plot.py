@@ -27,7 +27,7 @@ def draw(rows: Sequence[Row], path: Path, link: str | None = None) -> None:
     from matplotlib import pyplot
 
     series = _series(rows)
-    style = {
+    style: dict[Any, Any] = {
         "font.size": 10,
         "axes.edgecolor": _INK,
         "axes.labelcolor": _INK,
@@ -89,7 +89,7 @@ def _draw_bandwidth(axes: Any, series: Series, looks: dict[str, dict[str, Any]])
         axes.plot(sizes, [row["busbw_gb_s"] for row in rows], label=label, markersize=5, **look)
     axes.set_yscale("log")
     axes.set_title("Bus bandwidth (GB/s of values)", loc="left", fontsize=10)
-    axes.yaxis.set_major_formatter(_plain_numbers())
+    _plain_log_axis(axes.yaxis)
     axes.legend(frameon=False, fontsize=9, handlelength=2.4)
 
 
@@ -128,10 +128,13 @@ def _finish(axes: Any, rows: Sequence[Row]) -> None:
     axes.margins(x=0.08)
 
 
-def _plain_numbers() -> Any:
-    from matplotlib.ticker import FuncFormatter
+def _plain_log_axis(axis: Any) -> None:
+    """Ticks at 1, 2, 5, 10, …, written as people write them."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    return FuncFormatter(lambda value, _: f"{value:g}")
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 def _title(rows: Sequence[Row], link: str | None) -> str:

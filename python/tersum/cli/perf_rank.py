@@ -37,7 +37,7 @@ class Piece(NamedTuple):
 class Case(NamedTuple):
     """One size: this rank's arrays and what the output must be."""
 
-    count: int  # elements of the whole array
+    elements: int  # of the whole array
     x: Values
     out: Values
     pieces: Sequence[Piece]
@@ -159,7 +159,7 @@ def _check(
     error = 0.0
     for piece in case.pieces:
         result = case.out[piece.begin : piece.end]
-        bound = _bounds(group, contender, piece.oracle, case.count, options)
+        bound = _bounds(group, contender, piece.oracle, case.elements, options)
         wrong += perf_data.count_wrong(result, piece.oracle, bound)
         error = max(error, perf_data.relative_error(result, piece.oracle))
     worst = _largest(group, np.asarray([error]))[0]
@@ -209,7 +209,7 @@ def make_row(
     ranks: int, contender: Contender, case: Case, options: PerfOptions, samples: Samples
 ) -> Row:
     """The row of one contender at one size."""
-    array_bytes = case.count * case.x.dtype.itemsize
+    array_bytes = case.elements * case.x.dtype.itemsize
     time_us = float(np.median(samples.seconds)) * 1e6
     wire_bytes = samples.wire_bytes
     if contender.wire_bytes is None:
@@ -218,7 +218,7 @@ def make_row(
         library=contender.library,
         op=options.op,
         dtype=options.dtype,
-        count=case.count,
+        count=case.elements,
         bytes=array_bytes,
         codec=contender.codec,
         plan=contender.plan,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import tersum
 from tersum.cli.byte_sizes import format_bytes
@@ -41,7 +42,7 @@ def heading(options: PerfOptions, ranks: int, link: str | None) -> str:
     return "\n".join(lines)
 
 
-def line(row: Row | LinkRow, redop: str) -> str:
+def line(row: Row, redop: str) -> str:
     """One row of the table; ``redop`` as asked for, shown where the collective reduces."""
     share = wire_share(row["op"], row["ranks"])
     algbw = row["bytes"] / row["time_us"] / 1e3
@@ -63,9 +64,10 @@ def line(row: Row | LinkRow, redop: str) -> str:
         f"{row['rel_error']:.2e}",
         f"{row['wrong']}",
     ]
-    columns = _COLUMNS
-    if "wire_bound_us" in row:
-        cells += [f"{row['wire_bound_us']:.1f}", f"{row['wire_ratio']:.3f}"]
+    columns = list(_COLUMNS)
+    link_row = cast(LinkRow, row)
+    if "wire_bound_us" in link_row:
+        cells += [f"{link_row['wire_bound_us']:.1f}", f"{link_row['wire_ratio']:.3f}"]
         columns += _LINK_COLUMNS
     return "  " + " ".join(f"{cell:>{c[1]}}" for cell, c in zip(cells, columns, strict=True))
 
