@@ -92,7 +92,7 @@ void CommunicatorImpl::abort(std::string_view reason) {
     const std::lock_guard lock(member_->mutex);
     if (member_->poison.ok()) member_->poison = status;
   }
-  progress_->node().post(
+  progress_->post_async(
       [member = member_, status](Node& node) { node.abort_member(*member, status); });
 }
 

@@ -39,6 +39,7 @@ void Node::submit(std::shared_ptr<Operation> operation) {
 }
 
 void Node::post(std::function<void(Node&)> task) {
+  pending_.fetch_add(1, std::memory_order_acq_rel);
   {
     const std::lock_guard lock(submissions_mutex_);
     submissions_.push_back({nullptr, std::move(task)});
@@ -55,6 +56,7 @@ bool Node::drain_submissions() {
   for (Submission& submission : taken_) {
     if (submission.task) {
       submission.task(*this);
+      pending_.fetch_sub(1, std::memory_order_acq_rel);
     } else {
       begin_operation(std::move(submission.operation));
     }

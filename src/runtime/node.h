@@ -33,7 +33,7 @@ class Node final : public TransportSink {
   void submit(std::shared_ptr<Operation> operation);
   // Runs `task` in the next round, on the role holder's thread.
   void post(std::function<void(Node&)> task);
-  // Operations handed over and not ended yet: whether somebody has to make progress.
+  // Whether operations or tasks were handed over that have not ended: somebody has to make progress.
   [[nodiscard]] bool busy() const { return pending_.load(std::memory_order_acquire) > 0; }
   void wake() { transport_->wake(); }
   [[nodiscard]] const Clock& clock() const { return clock_; }

@@ -129,6 +129,15 @@ void Progress::drain(int64_t timeout_ns) {
 
 void Progress::submit_async(std::shared_ptr<Operation> operation) {
   node_->submit(std::move(operation));
+  rouse_thread();
+}
+
+void Progress::post_async(std::function<void(Node&)> task) {
+  node_->post(std::move(task));
+  rouse_thread();
+}
+
+void Progress::rouse_thread() {
   if (thread_mode_ == Thread::kNone) return;
   {
     const std::lock_guard lock(mutex_);

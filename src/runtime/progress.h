@@ -37,6 +37,8 @@ class Progress {
 
   // Hands an operation to the node and sees to it that it advances without a waiter.
   void submit_async(std::shared_ptr<Operation> operation);
+  // Runs `task` with the role held, some time soon; never blocks.
+  void post_async(std::function<void(Node&)> task);
   // For a caller that will wait_until() right away.
   void submit(std::shared_ptr<Operation> operation) { node_->submit(std::move(operation)); }
 
@@ -58,6 +60,7 @@ class Progress {
   bool wait_for_condition(const Condition& condition, int64_t timeout_ns);
   template <typename Condition>
   void drive(const Condition& stop, int64_t deadline_ns);
+  void rouse_thread();
   void idle(int& idle_rounds, int64_t deadline_ns);
   void thread_main();
 

@@ -17,6 +17,11 @@ namespace tersum::testing {
 
 enum class ClusterKind { kLocal, kTcp, kShm, kSim };
 
+inline std::string cluster_kind_name(ClusterKind kind) {
+  constexpr const char* kNames[] = {"local", "tcp", "shm", "sim"};
+  return kNames[static_cast<int>(kind)];
+}
+
 struct ClusterOptions {
   ClusterKind kind = ClusterKind::kLocal;
   int size = 2;

@@ -118,12 +118,12 @@ TEST_P(Failure, ARankThatDoesNotCallIsNamedAtTheDeadlineAndPoisons) {
     EXPECT_TRUE(names(status, "rank 2")) << status.to_string();
   }
   // The late rank hears of it at its next call, and the first cause stays.
-  float value = 1;
   std::vector<Work> late;
-  late.push_back(cluster.at(2).start_all_reduce(&value, &value, 1, DataType::kFloat32,
-                                                ReduceOp::kSum, kExact));
-  late.push_back(cluster.at(0).start_all_reduce(&value, &value, 1, DataType::kFloat32,
-                                                ReduceOp::kSum, kExact));
+  for (const int rank : {2, 0}) {
+    float* values = data[static_cast<size_t>(rank)].data();
+    late.push_back(cluster.at(rank).start_all_reduce(values, values, 50'000, DataType::kFloat32,
+                                                     ReduceOp::kSum, {"int8", PlanKind::kAuto, 0}));
+  }
   for (const Status& status : cluster.finish(late)) {
     EXPECT_EQ(status.code(), StatusCode::kTimeout) << status.to_string();
     EXPECT_TRUE(names(status, "rank 2")) << status.to_string();
@@ -207,10 +207,7 @@ TEST_P(Failure, WrongArgumentsFailBeforeAnythingIsSent) {
 INSTANTIATE_TEST_SUITE_P(Kinds, Failure,
                          ::testing::Values(ClusterKind::kLocal, ClusterKind::kSim,
                                            ClusterKind::kTcp, ClusterKind::kShm),
-                         [](const auto& info) {
-                           constexpr const char* kNames[] = {"local", "tcp", "shm", "sim"};
-                           return kNames[static_cast<int>(info.param)];
-                         });
+                         [](const auto& info) { return cluster_kind_name(info.param); });
 
 }  // namespace
 }  // namespace tersum::testing
