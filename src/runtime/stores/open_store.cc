@@ -47,9 +47,8 @@ Result<HostAndPort> parse_authority(std::string_view url, std::string_view text)
     return malformed(url, "there is no host \"" + std::string(host) + "\"");
   }
   HostAndPort parsed{std::string(host)};
-  const char* const end = port.data() + port.size();
-  const auto [stop, error] = std::from_chars(port.data(), end, parsed.port);
-  if (error != std::errc() || stop != end || parsed.port == 0) {
+  const auto [stop, error] = std::from_chars(port.begin(), port.end(), parsed.port);
+  if (error != std::errc() || stop != port.end() || parsed.port == 0) {
     return malformed(
         url, "the port must be a number from 1 to 65535, not \"" + std::string(port) + "\"");
   }
