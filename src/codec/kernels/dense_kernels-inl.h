@@ -27,21 +27,6 @@ struct FloatVectors : Format {
   using D = DF;
 };
 
-template <class Limits>
-struct Bf16WireFormat : BFloat16Format {
-  static HWY_INLINE void store(VF value, std::byte* HWY_RESTRICT to) {
-    const DI di;
-    const auto bits = hn::BitCast(di, value);
-    const auto magnitude = hn::And(bits, hn::Set(di, 0x7fffffff));
-    const auto last = hn::Set(di, static_cast<int32_t>(Limits::kLast));
-    const auto beyond = hn::Gt(magnitude, last);
-    const auto finite = hn::Gt(hn::Set(di, static_cast<int32_t>(Limits::kOverflow)), magnitude);
-    const auto clamped = hn::Or(last, hn::Xor(bits, magnitude));
-    BFloat16Format::store(hn::BitCast(DF(), hn::IfThenElse(hn::And(beyond, finite), clamped, bits)),
-                          to);
-  }
-};
-
 template <typename T>
 struct PlainVectors {
   using D = hn::CappedTag<T, 64 / sizeof(T)>;
@@ -156,6 +141,40 @@ HWY_INLINE void combine_run(const PassInputs& in, size_t at, const std::byte* ca
   for (; w < in.wire_count; ++w) take_run<Value, Wire, Op, false>(in.wires[w], at, acc);
 }
 
+template <class Format, class V>
+HWY_INLINE void store_vectors(const V (&run)[kDenseUnroll], std::byte* HWY_RESTRICT to) {
+  constexpr size_t kBytes = hn::MaxLanes(hn::DFromV<V>()) * Format::kBytes;
+  if constexpr (std::is_base_of_v<BFloat16Format, Format>) {
+    VU rounded[kDenseUnroll];
+    round_run<Format>(run, rounded);
+    for (size_t u = 0; u < kDenseUnroll; ++u) Format::store_rounded(rounded[u], to + u * kBytes);
+  } else {
+    for (size_t u = 0; u < kDenseUnroll; ++u) Format::store(run[u], to + u * kBytes);
+  }
+}
+
+// The results of elements at.. to the wire, if wanted, and to the values, if wanted; these are then
+// what the wire decodes to. Nothing is read back: a load right behind its store would wait for it.
+template <class Wire, class Value, class V>
+HWY_INLINE void store_run(const V (&run)[kDenseUnroll], size_t at, std::byte* wire,
+                          std::byte* values) {
+  if (wire == nullptr) {
+    store_vectors<Value>(run, values + at * Value::kBytes);
+  } else if constexpr (std::is_same_v<Wire, Value>) {
+    store_vectors<Value>(run, wire + at * Wire::kBytes);
+    if (values != nullptr) store_vectors<Value>(run, values + at * Value::kBytes);
+  } else {
+    constexpr size_t kVector = hn::MaxLanes(typename Value::D());
+    VU rounded[kDenseUnroll];
+    round_run<Wire>(run, rounded);
+    for (size_t u = 0; u < kDenseUnroll; ++u) {
+      Wire::store_rounded(rounded[u], wire + (at + u * kVector) * Wire::kBytes);
+      if (values == nullptr) continue;
+      Value::store_clean(Wire::value_of(rounded[u]), values + (at + u * kVector) * Value::kBytes);
+    }
+  }
+}
+
 // Elements begin..end-1 (whole runs) of one pass; `carry` is the tile's place of element `begin`.
 template <class Wire, class Value, class Op, bool kPair>
 HWY_INLINE void combine_range(const CombineArgs& args, const PassInputs& in, size_t begin,
@@ -170,16 +189,11 @@ HWY_INLINE void combine_range(const CombineArgs& args, const PassInputs& in, siz
     std::byte* const carry = tile + (at - begin) * sizeof(T);
     combine_run<Wire, Value, Op, kPair>(in, at, carry, acc);
     if (in.last) finish.apply(d, acc);
-    for (size_t u = 0; u < kDenseUnroll; ++u) {
-      const size_t i = at + u * hn::MaxLanes(d);
-      if (!in.last) {
+    if (in.last) {
+      store_run<Wire, Value>(acc, at, args.wire_out, values);
+    } else {
+      for (size_t u = 0; u < kDenseUnroll; ++u) {
         hn::StoreU(acc[u], d, reinterpret_cast<T*>(carry) + u * hn::MaxLanes(d));
-      } else if (args.wire_out == nullptr) {
-        Value::store(acc[u], values + i * Value::kBytes);
-      } else {
-        Wire::store(acc[u], args.wire_out + i * Wire::kBytes);
-        if (values == nullptr) continue;
-        Value::store(Wire::load(args.wire_out + i * Wire::kBytes), values + i * Value::kBytes);
       }
     }
   }
@@ -210,8 +224,12 @@ HWY_NOINLINE void combine_dense(const DenseFormat& format, const CombineArgs& ar
 template <class From, class To>
 HWY_INLINE size_t convert_runs(const std::byte* from, size_t count, std::byte* to) {
   const size_t end = count - count % kDenseRun<To>;
-  for (size_t i = 0; i < end; i += kLanes) {
-    To::store(From::load(from + i * From::kBytes), to + i * To::kBytes);
+  for (size_t i = 0; i < end; i += kDenseRun<To>) {
+    VF run[kDenseUnroll];
+    for (size_t u = 0; u < kDenseUnroll; ++u) {
+      run[u] = From::load(from + (i + u * kLanes) * From::kBytes);
+    }
+    store_vectors<To>(run, to + i * To::kBytes);
   }
   return end;
 }

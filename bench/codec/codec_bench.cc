@@ -1,0 +1,248 @@
+// Codec kernels against memcpy, on one core, with the data in L2.
+//
+//   codec_bench [--isa NAME] [--rounds N] [--values N] [--codec SPEC]... [--check] [--json FILE]
+//
+// Every round times memcpy and each kernel once, a few tens of microseconds each, so that whatever
+// else the machine does hits all alike; what is printed is the median over the rounds of
+// time(memcpy) / time(kernel), both for the same bytes of float32. --check fails below the floors
+// that docs/performance.md states for int8/128. Real (normal) data: zeros flatter a quantizer.
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "codec/codec.h"
+#include "codec/isa.h"
+#include "platform/system_clock.h"
+
+namespace tersum {
+namespace {
+
+constexpr size_t kPeers = 3;
+
+struct Options {
+  std::string isa;
+  size_t rounds = 301;
+  size_t values = 64 * 1024;
+  std::vector<std::string> codecs;
+  bool check = false;
+  std::string json;
+};
+
+// Memory whose start is on a cache line, each array at another offset within a page, as arrays of a
+// program are; equal offsets would make loads wait for unrelated stores.
+template <typename T>
+class Array {
+ public:
+  Array(size_t count, size_t stagger) : memory_(count * sizeof(T) + kPage + 832 * stagger) {
+    const auto address = reinterpret_cast<uintptr_t>(memory_.data());
+    data_ = reinterpret_cast<T*>(memory_.data() + (kPage - address % kPage) + 832 * stagger);
+  }
+  [[nodiscard]] T* data() const { return data_; }
+
+ private:
+  static constexpr size_t kPage = 4096;
+  std::vector<std::byte> memory_;
+  T* data_;
+};
+
+struct Arrays {
+  Arrays(const Codec& codec, size_t count)
+      : values(count, 0),
+        own(count, 1),
+        out(count, 2),
+        copy(count, 3),
+        wire_out(codec.wire_bytes(count), 4) {
+    std::mt19937_64 random(1);
+    std::normal_distribution<float> normal;
+    for (auto* const array : {&values, &own, &out, &copy}) {
+      for (size_t i = 0; i < count; ++i) array->data()[i] = normal(random);
+    }
+    for (size_t peer = 0; peer < kPeers; ++peer) {
+      wires.emplace_back(codec.wire_bytes(count), 5 + peer);
+      codec.encode(values.data(), count, wires.back().data());
+      pointers.push_back(wires.back().data());
+    }
+  }
+
+  Array<float> values, own, out, copy;
+  Array<std::byte> wire_out;
+  std::vector<Array<std::byte>> wires;
+  std::vector<const std::byte*> pointers;
+};
+
+struct Kernel {
+  std::string name;
+  double floor = 0;  // --check: at least this ratio, for int8/128
+  std::function<void()> run;
+};
+
+std::vector<Kernel> kernels_of(const Codec& codec, Arrays& a, size_t count) {
+  const std::span<const std::byte* const> peers(a.pointers);
+  const auto combine = [&codec, &a, peers, count](size_t n, std::byte* wire, float* values) {
+    codec.combine(peers.first(n), a.own.data(), 0, count, {}, wire, values);
+  };
+  std::byte* const wire = a.wire_out.data();
+  return {
+      {"memcpy", 0, [&a, count] { std::memcpy(a.copy.data(), a.values.data(), count * 4); }},
+      {"encode", 0.42, [&codec, &a, wire, count] { codec.encode(a.values.data(), count, wire); }},
+      {"decode", 0, [&codec, &a, count] { codec.decode(a.pointers[0], count, a.out.data()); }},
+      {"decode_add", 0.95, [combine, &a] { combine(1, nullptr, a.own.data()); }},
+      {"hop", 0.30, [combine, wire] { combine(1, wire, nullptr); }},
+      {"combine_1", 0, [combine, &a, wire] { combine(1, wire, a.out.data()); }},
+      {"combine_3", 0, [combine, &a, wire] { combine(3, wire, a.out.data()); }},
+  };
+}
+
+double seconds_of(const SystemClock& clock, const std::function<void()>& run, size_t repeats) {
+  const int64_t start = clock.now_ns();
+  for (size_t i = 0; i < repeats; ++i) {
+    run();
+    asm volatile("" ::: "memory");
+  }
+  return static_cast<double>(clock.now_ns() - start) * 1e-9 / static_cast<double>(repeats);
+}
+
+double median(std::vector<double> samples) {
+  std::nth_element(samples.begin(), samples.begin() + samples.size() / 2, samples.end());
+  return samples[samples.size() / 2];
+}
+
+struct Row {
+  std::string codec;
+  std::string kernel;
+  double ratio = 0;
+  double memcpy_gb_s = 0;
+  bool below_floor = false;
+};
+
+// Which physical pages an array gets decides how well it sits in L2, so the rounds are spread over
+// several allocations.
+constexpr size_t kLayouts = 7;
+
+std::vector<Row> measure(const std::string& spec, const Options& options) {
+  const Codec& codec = *find_codec(spec, DataType::kFloat32, ReduceOp::kSum).value();
+  const SystemClock clock;
+  // About 30 us per sample: long against the clock, short against a time slice.
+  const size_t repeats = std::max<size_t>(1, 400'000 / options.values);
+  std::vector<std::string> names;
+  std::vector<double> floors;
+  std::vector<std::vector<double>> ratios;
+  std::vector<double> memcpy_seconds;
+  for (size_t layout = 0; layout < kLayouts; ++layout) {
+    Arrays arrays(codec, options.values);
+    const std::vector<Kernel> kernels = kernels_of(codec, arrays, options.values);
+    ratios.resize(kernels.size());
+    for (size_t round = 0; round < std::max<size_t>(1, options.rounds / kLayouts); ++round) {
+      const double base = seconds_of(clock, kernels[0].run, repeats);
+      memcpy_seconds.push_back(base);
+      for (size_t k = 1; k < kernels.size(); ++k) {
+        ratios[k].push_back(base / seconds_of(clock, kernels[k].run, repeats));
+      }
+    }
+    if (layout > 0) continue;
+    for (const Kernel& kernel : kernels) {
+      names.push_back(kernel.name);
+      floors.push_back(codec.spec().to_string() == "int8/128" ? kernel.floor : 0);
+    }
+  }
+  std::vector<Row> rows;
+  const double gb = 4e-9 * static_cast<double>(options.values);
+  for (size_t k = 1; k < names.size(); ++k) {
+    const double ratio = median(ratios[k]);
+    rows.push_back({codec.spec().to_string(), names[k], ratio, gb / median(memcpy_seconds),
+                    ratio < floors[k]});
+  }
+  return rows;
+}
+
+void print_rows(const std::vector<Row>& rows) {
+  std::printf("%-10s memcpy %6.1f GB/s |", rows[0].codec.c_str(), rows[0].memcpy_gb_s);
+  for (const Row& row : rows) {
+    std::printf(" %s %.2fx%s", row.kernel.c_str(), row.ratio, row.below_floor ? " (LOW)" : "");
+  }
+  std::printf("\n");
+}
+
+void write_json(const std::string& path, const std::vector<Row>& rows) {
+  std::ofstream file(path);
+  file << "[";
+  for (size_t i = 0; i < rows.size(); ++i) {
+    file << (i == 0 ? "\n" : ",\n") << R"( {"isa": ")" << active_isa() << R"(", "codec": ")"
+         << rows[i].codec << R"(", "kernel": ")" << rows[i].kernel << R"(", "ratio_to_memcpy": )"
+         << rows[i].ratio << R"(, "memcpy_gb_s": )" << rows[i].memcpy_gb_s << "}";
+  }
+  file << "\n]\n";
+}
+
+bool parse(int argc, char** argv, Options& options) {
+  const auto number = [](const char* text, size_t& value) {
+    return std::from_chars(text, text + std::strlen(text), value).ec == std::errc() && value > 0;
+  };
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view flag = argv[i];
+    if (flag == "--check") {
+      options.check = true;
+      continue;
+    }
+    if (i + 1 == argc) return false;
+    const char* const value = argv[++i];
+    if (flag == "--isa") {
+      options.isa = value;
+    } else if (flag == "--codec") {
+      options.codecs.emplace_back(value);
+    } else if (flag == "--json") {
+      options.json = value;
+    } else if (flag == "--rounds" || flag == "--values") {
+      if (!number(value, flag == "--rounds" ? options.rounds : options.values)) return false;
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+int run(const Options& options) {
+  if (const Status status = force_isa(options.isa); !status.ok()) {
+    std::fprintf(stderr, "%s\n", status.to_string().c_str());
+    return 2;
+  }
+  std::vector<std::string> codecs = options.codecs;
+  if (codecs.empty())
+    codecs = {"exact", "bf16", "int8/32", "int8/128", "int8/256", "int4/32", "int4/128"};
+  std::printf("%zu float32 values, %s, median of %zu rounds; higher is faster\n", options.values,
+              std::string(active_isa()).c_str(), options.rounds);
+  std::vector<Row> all;
+  bool low = false;
+  for (const std::string& spec : codecs) {
+    if (const auto found = find_codec(spec, DataType::kFloat32, ReduceOp::kSum); !found.ok()) {
+      std::fprintf(stderr, "%s\n", found.status().to_string().c_str());
+      return 2;
+    }
+    const std::vector<Row> rows = measure(spec, options);
+    print_rows(rows);
+    for (const Row& row : rows) low = low || row.below_floor;
+    all.insert(all.end(), rows.begin(), rows.end());
+  }
+  if (!options.json.empty()) write_json(options.json, all);
+  return options.check && low ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace tersum
+
+int main(int argc, char** argv) {
+  tersum::Options options;
+  if (!tersum::parse(argc, argv, options)) {
+    std::fprintf(stderr,
+                 "usage: codec_bench [--isa NAME] [--rounds N] [--values N] [--codec SPEC]... "
+                 "[--check] [--json FILE]\n");
+    return 2;
+  }
+  return tersum::run(options);
+}
