@@ -88,18 +88,21 @@ def place(sharding: NamedSharding, value: np.ndarray) -> jax.Array:
 
 
 def train(wire: str, seed: int, steps: int, batch_size: int) -> dict[str, Any]:
-    """One run: this process's losses [steps][rows] and the digest of the final weights."""
+    """One run: this process's losses [steps][rows], and the digest of the final weights."""
     if wire != "jax":
         import tersum.jax
 
-        # The one line. The model is tiny: without min_bytes its sums would stay exact.
+        # The one line. The model is tiny: below the usual min_bytes its sums would stay exact.
         tersum.jax.install(codec=wire, min_bytes=0, local=jax.process_count() == 1)
     mesh = jax.make_mesh((jax.device_count(),), ("data",), (AxisType.Auto,))
     trainer = Trainer(mesh, seed, batch_size)
     curve = [trainer.step() for _ in range(steps)]
+    result = {"wire": wire, "seed": seed, "losses": curve, "digest": trainer.digest()}
     if wire != "jax":
+        result["travelled_as"] = [row.travels_as for row in tersum.jax.report()]
+        result["wire_bytes"] = tersum.jax.stats().wire_bytes_sent
         tersum.jax.uninstall()
-    return {"wire": wire, "seed": seed, "losses": curve, "digest": trainer.digest()}
+    return result
 
 
 def main() -> None:

@@ -94,6 +94,14 @@ def same_weights(found: list[list[dict[str, Any]]]) -> bool:
     )
 
 
+def all_took_the_wire(found: list[list[dict[str, Any]]], wire: str) -> bool:
+    """Whether every sum of every run of `wire` travelled as that, and bytes were really sent."""
+    runs = [run for process in found for run in process if run["wire"] == wire]
+    return wire == "jax" or all(
+        run["wire_bytes"] > 0 and set(run["travelled_as"]) == {wire} for run in runs
+    )
+
+
 def main() -> int:
     args = parse_arguments()
     print(
@@ -110,6 +118,7 @@ def main() -> int:
     claims = [
         (verdict.every_run_within, f"every run within mean +- {BAND_WIDTH:g} sd, in every window"),
         (verdict.mean_within, "the mean of the runs between the lowest and highest plain run"),
+        (all_took_the_wire(found, args.wire), "every gradient sum of every run travelled as that"),
         (same_weights(found), "all devices end with the same bits, in every run"),
     ]
     for held, text in claims:
