@@ -135,14 +135,14 @@ HloHook& hook() {
 }
 
 void configure_pass(const std::string& codec, const std::string& plan, int64_t timeout_ms,
-                    int64_t min_bytes, std::vector<int64_t> local_devices,
+                    int64_t min_bytes, std::vector<std::vector<int64_t>> processes,
                     bool rewrite_local_groups) {
   HloPassOptions options;
   options.codec = codec;
   options.plan = plan;
   options.timeout_ms = timeout_ms;
   options.min_bytes = min_bytes;
-  options.local_devices = std::move(local_devices);
+  options.processes = std::move(processes);
   options.rewrite_local_groups = rewrite_local_groups;
   options.canonical_codec = &xla_ffi::check_codec;
   throw_if_error(hook().configure(options));
@@ -204,7 +204,7 @@ void bind_xla(nb::module_& module) {
           nb::arg("listen_port"), nb::arg("tcp_streams"),
           "Sets how the device worlds of this process are made when the first program needs them.");
   xla.def("configure_pass", &configure_pass, nb::kw_only(), nb::arg("codec"), nb::arg("plan"),
-          nb::arg("timeout_ms"), nb::arg("min_bytes"), nb::arg("local_devices"),
+          nb::arg("timeout_ms"), nb::arg("min_bytes"), nb::arg("processes"),
           nb::arg("rewrite_local_groups"), "Sets the options of transform() from now on.");
   xla.def("transform", &transform, nb::arg("module"),
           "Runs the HLO pass on a serialized module: the new bytes, or None to leave it.");

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -82,7 +83,11 @@ class Pass {
         options_(options),
         default_codec_(std::move(default_codec)),
         graph_(module),
-        local_(options.local_devices.begin(), options.local_devices.end()) {}
+        local_(options.local_devices.begin(), options.local_devices.end()) {
+    for (size_t process = 0; process < options.processes.size(); ++process) {
+      for (const int64_t device : options.processes[process]) process_of_[device] = process;
+    }
+  }
 
   Result<HloPassOutput> run() {
     auto assignment = parse_hlo_device_assignment(module_.device_assignment);
@@ -246,6 +251,7 @@ class Pass {
   // Whether this process has a wire to save here. A group that crosses processes counts as such in
   // each of them, so its members agree; a local one is nobody else's business.
   Status check_locality(const HloGroups& groups) const {
+    if (!process_of_.empty()) return check_locality_everywhere(groups);
     if (local_.empty()) return ok_status();
     bool has_local = false;
     const auto size = static_cast<size_t>(groups.group_size);
@@ -259,6 +265,21 @@ class Pass {
     if (!has_local) return unsupported("none of its devices belongs to this process");
     if (options_.rewrite_local_groups) return ok_status();
     return unsupported("its groups lie within this process, so there is no wire to save");
+  }
+
+  // Whether any process has a wire to save here: the same answer in all of them.
+  Status check_locality_everywhere(const HloGroups& groups) const {
+    if (options_.rewrite_local_groups) return ok_status();
+    const auto size = static_cast<size_t>(groups.group_size);
+    for (size_t i = 0; i < groups.devices.size(); ++i) {
+      const auto first = process_of_.find(groups.devices[i - i % size]);
+      const auto here = process_of_.find(groups.devices[i]);
+      if (first == process_of_.end() || here == process_of_.end()) {
+        return unsupported(fmt::format("device {} belongs to no known process", groups.devices[i]));
+      }
+      if (first->second != here->second) return ok_status();
+    }
+    return unsupported("its groups lie within one process each, so there is no wire to save");
   }
 
   Status check_size(const HloReportRow& row) const {
@@ -313,6 +334,7 @@ class Pass {
   const std::string default_codec_;
   const HloGraph graph_;
   const std::unordered_set<int64_t> local_;
+  std::unordered_map<int64_t, size_t> process_of_;
   HloDeviceAssignment assignment_;
   std::vector<Candidate> candidates_;
   std::vector<HloReplacement> replacements_;

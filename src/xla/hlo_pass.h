@@ -53,6 +53,11 @@ struct HloPassOptions {
   // left to XLA unless rewrite_local_groups.
   std::vector<int64_t> local_devices;
   bool rewrite_local_groups = false;
+  // The global device ids of every process. With it, all processes decide alike: an operation is
+  // local when each of its groups, not only this process's, lies within a process. That matters,
+  // since XLA orders a program by its instructions and may wait for one collective before it starts
+  // the next: processes with differing programs would wait for each other for ever.
+  std::vector<std::vector<int64_t>> processes;
   // Checks a codec spec and gives its canonical form, or the error that names what is allowed. The
   // pass itself does not know the codecs. Required.
   Result<std::string> (*canonical_codec)(std::string_view spec) = nullptr;

@@ -61,6 +61,16 @@ def describe_process() -> tuple[int, int, list[int]]:
     return index, jax.process_count("cpu"), [device.id for device in devices]
 
 
+def devices_of_processes() -> list[list[int]]:
+    """The global ids of the CPU devices of every process, by process index."""
+    import jax
+
+    processes: list[list[int]] = [[] for _ in range(jax.process_count("cpu"))]
+    for device in jax.devices("cpu"):
+        processes[device.process_index].append(device.id)
+    return processes
+
+
 def open_store(options: InstallOptions, generation: int) -> DistributedStore:
     """The store of this program, after all processes were found to have the same options.
 

@@ -61,7 +61,7 @@ def install(
     them, through the store of ``jax.distributed``.
 
     - ``codec``: how float32, bfloat16 and float16 sums travel: ``"exact"``, ``"bf16"``, ``"int8"``,
-      ``"int8/32"``, ``"int4/128"``, …
+      ``"int8/32"``, ``"int4/128"``, …; ``"off"`` takes only operations that choose for themselves.
     - ``min_bytes``: operations with fewer bytes on a device are left to XLA.
     - ``timeout_ms``: deadline of one collective, and of the meeting. Errors come as
       ``jax.errors.JaxRuntimeError`` that name the process concerned.
@@ -215,14 +215,13 @@ def _transform(module: bytes) -> bytes | None:
 
 
 def _configure_pass(options: InstallOptions) -> None:
-    # Only now, when something compiles, are the devices of this process known.
-    _, _, local_devices = _bootstrap.describe_process()
+    # Only now, when something compiles, are the devices known.
     _xla.configure_pass(
         codec=options.codec,
         plan=options.plan,
         timeout_ms=options.timeout_ms,
         min_bytes=options.min_bytes,
-        local_devices=local_devices,
+        processes=_bootstrap.devices_of_processes(),
         rewrite_local_groups=options.local,
     )
     _switch.pass_options = options

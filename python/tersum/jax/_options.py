@@ -44,6 +44,8 @@ class InstallOptions:
             raise tersum.InvalidArgumentError(
                 f"timeout_ms is {self.timeout_ms}; use a positive number of milliseconds"
             )
+        if self.codec == "off":
+            return self
         return dataclasses.replace(self, codec=require_xla_core().canonical_codec(self.codec))
 
     def agreed(self) -> str:

@@ -69,6 +69,21 @@ TEST(HloOptions, OneCrossingGroupIsEnough) {
   EXPECT_EQ(first_row("pmap_groups", options).outcome, HloOutcome::kRewritten);
 }
 
+// Two groups in a process of their own, two that cross: every process rewrites, also one whose own
+// groups are all local, so that all of them run the same program.
+TEST(HloOptions, AllProcessesDecideAlikeWhereTheyAreKnown) {
+  auto options = all_options();
+  options.processes = {{0, 1, 2}, {3}, {4, 5, 6, 7}};
+  for (const auto& devices : options.processes) {
+    options.local_devices = devices;
+    EXPECT_EQ(first_row("pmap_groups", options).outcome, HloOutcome::kRewritten);
+  }
+  options.processes = {{0, 1, 2, 3, 4, 5, 6, 7}, {2048}};
+  expect_left_alone(first_row("pmap_groups", options), "no wire to save");
+  options.processes = {{2048}};
+  expect_left_alone(first_row("pmap_groups", options), "belongs to no known process");
+}
+
 TEST(HloOptions, ModulesOfOtherProcessesAreNotOurs) {
   auto options = all_options();
   options.local_devices = {99};
