@@ -40,17 +40,23 @@ bool is_flat(const HloShape& shape) {
   return true;
 }
 
+Status not_plain() { return unsupported("its reducer is not a plain add of two parameters"); }
+
+// A scalar of `element_type`.
+bool is_scalar(const HloInstruction& instruction, int64_t element_type) {
+  const auto shape = parse_hlo_shape(instruction.shape);
+  return shape.ok() && shape.value().element_type == element_type &&
+         shape.value().dimensions.empty();
+}
+
 Status check_reducer(const HloGraph& graph, const HloInstruction& instruction,
                      int64_t element_type) {
-  const Status not_plain = unsupported("its reducer is not a plain add of two parameters");
-  if (instruction.called_computation_ids.size() != 1) return not_plain;
+  if (instruction.called_computation_ids.size() != 1) return not_plain();
   const auto called = graph.find_computation(instruction.called_computation_ids.front());
-  if (!called) return not_plain;
+  if (!called || graph.root(*called) == kNoHloNode) return not_plain();
   const HloNode root = graph.root(*called);
-  if (root == kNoHloNode) return not_plain;
-  const HloInstruction& add = graph.at(root);
-  if (add.opcode != "add") {
-    return unsupported("it reduces with " + std::string(add.opcode) + ", not with add");
+  if (graph.at(root).opcode != "add") {
+    return unsupported("it reduces with " + std::string(graph.at(root).opcode) + ", not with add");
   }
   const auto operands = graph.operands(root);
   const HloNode first = graph.parameter(*called, 0);
@@ -58,13 +64,9 @@ Status check_reducer(const HloGraph& graph, const HloInstruction& instruction,
   const bool adds_both = operands.size() == 2 && first != kNoHloNode && second != kNoHloNode &&
                          ((operands[0] == first && operands[1] == second) ||
                           (operands[0] == second && operands[1] == first));
-  if (!adds_both || graph.computation_size(*called) != 3) return not_plain;
+  if (!adds_both || graph.computation_size(*called) != 3) return not_plain();
   for (const HloNode node : {first, second, root}) {
-    const auto shape = parse_hlo_shape(graph.at(node).shape);
-    if (!shape.ok() || shape.value().element_type != element_type ||
-        !shape.value().dimensions.empty()) {
-      return not_plain;
-    }
+    if (!is_scalar(graph.at(node), element_type)) return not_plain();
   }
   return ok_status();
 }

@@ -56,14 +56,14 @@ class ModuleEditor {
     FieldWalker field(module);
     size_t computation = 0;
     while (field.next()) {
-      if (!field.is_message(hlo_field::HloModuleProto::computations)) {
-        out.append(field.raw());
-      } else if (!is_edited(computation++)) {
-        out.append(field.raw());
-      } else {
-        const std::string edited = edit_computation(field.message(), computation - 1);
+      const bool is_computation = field.is_message(hlo_field::HloModuleProto::computations);
+      if (is_computation && is_edited(computation)) {
+        const std::string edited = edit_computation(field.message(), computation);
         pbf_writer(out).add_message(hlo_field::HloModuleProto::computations, edited);
+      } else {
+        out.append(field.raw());
       }
+      if (is_computation) ++computation;
     }
     return out;
   }

@@ -51,7 +51,7 @@ void HloHook::clear_report() {
 void HloHook::append(std::vector<HloReportRow> rows) {
   const std::lock_guard lock(mutex_);
   for (HloReportRow& row : rows) rows_.push_back(std::move(row));
-  while (rows_.size() > kRowsMax) rows_.pop_front();
+  while (rows_.size() > rows_max_) rows_.pop_front();
 }
 
 }  // namespace tersum

@@ -21,10 +21,8 @@ namespace tersum {
 
 class HloHook {
  public:
-  static constexpr size_t kRowsMax = 100'000;
-
   // Off until configured.
-  HloHook() = default;
+  explicit HloHook(size_t rows_max = 100'000) : rows_max_(rows_max) {}
 
   // Takes effect with the next module. An option that is wrong leaves all as it was.
   Status configure(const HloPassOptions& options);
@@ -41,6 +39,7 @@ class HloHook {
  private:
   void append(std::vector<HloReportRow> rows);
 
+  const size_t rows_max_;
   mutable std::mutex mutex_;
   std::optional<HloPassOptions> options_;
   std::deque<HloReportRow> rows_;

@@ -47,15 +47,7 @@ class Module:
         self.reducer.root_id = self.add(self.reducer, "add", shape(F32), 101, 102).id
         self.main = self.computation("main", 2)
         self.x = self.add(self.main, "parameter", shape(F32, 64, 16))
-        self.sum = self.add(
-            self.main,
-            "all-reduce",
-            shape(F32, 64, 16),
-            self.x.id,
-            channel_id=1,
-            use_global_device_ids=True,
-            called_computation_ids=[1],
-        )
+        self.sum = self.add_sum(self.x.id)
         self.sum.metadata.op_name = "jit(handmade)/psum"
         self.main.root_id = self.sum.id
         self.assign([list(range(partitions))])
@@ -72,6 +64,17 @@ class Module:
             id=identifier,
             operand_ids=operands,
             **fields,
+        )
+
+    def add_sum(self, operand: int) -> Any:
+        return self.add(
+            self.main,
+            "all-reduce",
+            shape(F32, 64, 16),
+            operand,
+            channel_id=1,
+            use_global_device_ids=True,
+            called_computation_ids=[1],
         )
 
     def assign(self, devices: Sequence[Sequence[int]]) -> None:
@@ -219,7 +222,7 @@ def bad_groups() -> dict[str, Change]:
     }
 
 
-def bad_sums() -> dict[str, Change]:
+def bad_reducers() -> dict[str, Change]:
     def reducer(opcode: str, *operands: int) -> Change:
         def change(module: Module) -> None:
             add = module.reducer.instructions[2]
@@ -239,6 +242,16 @@ def bad_sums() -> dict[str, Change]:
     def reducer_missing(module: Module) -> None:
         module.sum.called_computation_ids[:] = [77]
 
+    return {
+        "bad_reducer_multiply": reducer("multiply"),
+        "bad_reducer_one_parameter": reducer("add", 101, 101),
+        "bad_reducer_with_more": reducer_with_more,
+        "bad_reducer_in_f64": reducer_in_f64,
+        "bad_reducer_missing": reducer_missing,
+    }
+
+
+def bad_arrays() -> dict[str, Change]:
     def of_arrays(operand: Any, result: Any) -> Change:
         def change(module: Module) -> None:
             module.x.shape.CopyFrom(operand)
@@ -262,6 +275,23 @@ def bad_sums() -> dict[str, Change]:
         module.sum.operand_ids.append(other.id)
         module.sum.shape.CopyFrom(tuple_shape(shape(F32, 64, 16), shape(BF16, 4)))
 
+    f32 = shape(F32, 64, 16)
+    return {
+        "bad_type_f64": method("element_type", F64),
+        "bad_types_mixed": mixed_types,
+        "bad_shape_dynamic": dynamic,
+        "bad_shape_differs": of_arrays(f32, shape(F32, 64, 17)),
+        "bad_shape_negative": of_arrays(shape(F32, -1, 16), shape(F32, -1, 16)),
+        "bad_shape_huge": of_arrays(shape(F32, 1 << 40, 1 << 40), shape(F32, 1 << 40, 1 << 40)),
+        "bad_shape_empty": of_arrays(shape(F32, 0, 16), shape(F32, 0, 16)),
+        "bad_layout_absent": without_layout,
+        "bad_layout_tiled": tiled,
+        "bad_layout_differs": of_arrays(f32, shape(F32, 64, 16, order=[0, 1])),
+        "bad_layout_constrained": lambda m: setattr(m.sum, "constrain_layout", True),
+    }
+
+
+def bad_places() -> dict[str, Change]:
     def started(module: Module) -> None:
         module.sum.opcode = "all-reduce-start"
         done = module.add(module.main, "all-reduce-done", shape(F32, 64, 16), module.sum.id)
@@ -279,24 +309,7 @@ def bad_sums() -> dict[str, Change]:
 
         return change
 
-    f32 = shape(F32, 64, 16)
     return {
-        "bad_reducer_multiply": reducer("multiply"),
-        "bad_reducer_one_parameter": reducer("add", 101, 101),
-        "bad_reducer_with_more": reducer_with_more,
-        "bad_reducer_in_f64": reducer_in_f64,
-        "bad_reducer_missing": reducer_missing,
-        "bad_type_f64": method("element_type", F64),
-        "bad_types_mixed": mixed_types,
-        "bad_shape_dynamic": dynamic,
-        "bad_shape_differs": of_arrays(f32, shape(F32, 64, 17)),
-        "bad_shape_negative": of_arrays(shape(F32, -1, 16), shape(F32, -1, 16)),
-        "bad_shape_huge": of_arrays(shape(F32, 1 << 40, 1 << 40), shape(F32, 1 << 40, 1 << 40)),
-        "bad_shape_empty": of_arrays(shape(F32, 0, 16), shape(F32, 0, 16)),
-        "bad_layout_absent": without_layout,
-        "bad_layout_tiled": tiled,
-        "bad_layout_differs": of_arrays(f32, shape(F32, 64, 16, order=[0, 1])),
-        "bad_layout_constrained": lambda m: setattr(m.sum, "constrain_layout", True),
         "bad_async_started": started,
         "bad_async_wrapped": called_from("async-start"),
         "bad_async_thread": called_from("call", execution_thread="side"),
@@ -325,39 +338,33 @@ def scatters() -> dict[str, Change]:
     }
 
 
+def promoted(
+    before: Sequence[str] = ("convert",),
+    after: Sequence[str] = ("convert",),
+    start: int = BF16,
+    read_in_f32: bool = False,
+) -> Change:
+    """x: bf16 -> f32 -> sum -> bf16, as XLA promotes it, with other steps on the way."""
+
+    def change(module: Module) -> None:
+        module.reducer.name = "add.clone_promoted"
+        del module.main.instructions[:]
+        value = module.add(module.main, "parameter", shape(start, 64, 16))
+        for opcode in before:
+            value = module.add(module.main, opcode, shape(F32, 64, 16), value.id)
+        value = module.sum = module.add_sum(value.id)
+        for opcode in after:
+            to = BF16 if opcode == "convert" else F32
+            value = module.add(module.main, opcode, shape(to, 64, 16), value.id)
+        if read_in_f32:
+            module.add(module.main, "negate", shape(F32, 64, 16), module.sum.id)
+        module.main.root_id = value.id
+
+    return change
+
+
 def promotions() -> dict[str, Change]:
-    """x: bf16 -> f32 -> sum -> bf16, as XLA promotes it, and ways to lose or keep the proof."""
-
-    def promoted(
-        before: Sequence[str] = ("convert",),
-        after: Sequence[str] = ("convert",),
-        start: int = BF16,
-        read_in_f32: bool = False,
-    ) -> Change:
-        def change(module: Module) -> None:
-            module.reducer.name = "add.clone_promoted"
-            del module.main.instructions[:]
-            value = module.add(module.main, "parameter", shape(start, 64, 16))
-            for opcode in before:
-                value = module.add(module.main, opcode, shape(F32, 64, 16), value.id)
-            module.sum = module.add(
-                module.main,
-                "all-reduce",
-                shape(F32, 64, 16),
-                value.id,
-                channel_id=1,
-                use_global_device_ids=True,
-                called_computation_ids=[1],
-            )
-            value = module.sum
-            for opcode in after:
-                to = BF16 if opcode == "convert" else F32
-                value = module.add(module.main, opcode, shape(to, 64, 16), value.id)
-            if read_in_f32:
-                module.add(module.main, "negate", shape(F32, 64, 16), module.sum.id)
-            module.main.root_id = value.id
-
-        return change
+    """Ways to keep or to lose the proof that a promoted sum may travel as bf16."""
 
     def through_fusions(module: Module) -> None:
         promoted(before=(), after=(), start=BF16)(module)
@@ -377,15 +384,7 @@ def promotions() -> dict[str, Change]:
         module.fused(12, narrow)
         f32 = shape(F32, 64, 16)
         wide = module.add(module.main, "fusion", f32, 201, called_computation_ids=[11])
-        sum_ = module.add(
-            module.main,
-            "all-reduce",
-            f32,
-            wide.id,
-            channel_id=1,
-            use_global_device_ids=True,
-            called_computation_ids=[1],
-        )
+        sum_ = module.add_sum(wide.id)
         narrowed = module.add(
             module.main, "fusion", shape(BF16, 64, 16), sum_.id, called_computation_ids=[12]
         )
@@ -424,7 +423,17 @@ def write_all(root: Path) -> None:
     folder = root / "handmade"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    kinds = (encodings, meanings, bad_groups, bad_sums, scatters, promotions, keeps)
+    kinds = (
+        encodings,
+        meanings,
+        bad_groups,
+        bad_reducers,
+        bad_arrays,
+        bad_places,
+        scatters,
+        promotions,
+        keeps,
+    )
     for kind in kinds:
         for name, change in kind().items():
             module = Module()

@@ -53,17 +53,17 @@ TEST(HloHook, ReportsWhatItCannotRead) {
   EXPECT_THAT(rows[0].reason, HasSubstr("HloModuleProto"));
 }
 
-TEST(HloHook, ReportIsBounded) {
-  const std::string module = golden(kJaxFolder, "psum_16_apart");
-  HloHook hook;
+TEST(HloHook, ReportKeepsTheLatestRows) {
+  HloHook hook(/*rows_max=*/20);
   ASSERT_TRUE(hook.configure(all_options()).ok());
-  auto off = all_options();
-  off.codec = "off";
-  ASSERT_TRUE(hook.configure(off).ok());
-  for (size_t rows = 0; rows <= HloHook::kRowsMax; rows += 16) {
-    EXPECT_FALSE(hook.transform(module).has_value());
+  for (const char* name : {"psum_16_apart", "psum_f32", "psum_16_apart"}) {
+    EXPECT_TRUE(hook.transform(golden(kJaxFolder, name)).has_value());
   }
-  EXPECT_EQ(hook.report().size(), HloHook::kRowsMax);
+  const auto rows = hook.report();
+  ASSERT_EQ(rows.size(), 20u);
+  EXPECT_EQ(rows[2].operation, 15);  // the last of the first module
+  EXPECT_EQ(rows[3].module, "jit_psum");
+  EXPECT_EQ(rows[19].operation, 15);
 }
 
 TEST(HloHook, ThreadsCompileAtOnce) {

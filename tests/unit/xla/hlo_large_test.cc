@@ -86,8 +86,8 @@ TEST(HloLarge, ManySumsAreRewritten) {
 // pass would take 64 times as long. Sizes are beyond the proofs' limit, so each walk costs the
 // same.
 TEST(HloLarge, TimeIsLinear) {
-  const double small = best_seconds(large_module(1000), 1000);
-  const double large = best_seconds(large_module(8000), 8000);
+  const double small = best_seconds(large_module(500), 500);
+  const double large = best_seconds(large_module(4000), 4000);
   EXPECT_LT(large, 24 * small) << small << " s and " << large << " s";
 }
 
