@@ -1,6 +1,6 @@
-// transport_bench: what a link carries between two processes, each with one thread: duplex streaming
-// of messages and ping-pong latency, over every carrier, beside a bare-socket baseline of the same
-// run.
+// transport_bench: what a link carries between two processes, each with one thread: duplex
+// streaming of messages and ping-pong latency, over every carrier, beside a bare-socket baseline of
+// the same run.
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -36,7 +36,10 @@ struct Options {
 class Streamer : public TransportSink {
  public:
   Streamer(Transport* transport, const Options& options, bool read_payload)
-      : transport_(transport), options_(options), read_payload_(read_payload), credits_(options.window_messages) {}
+      : transport_(transport),
+        options_(options),
+        read_payload_(read_payload),
+        credits_(options.window_messages) {}
 
   void on_link_up(Link& link) override { link_ = &link; }
   void on_connect_failed(ProcessId, const Status& reason) override {
@@ -187,9 +190,10 @@ void run_rank(int rank, int channel, const Line& line, const Options& options) {
   streamer.ping_pong(kPings, rank == 0);
   const double round_trip_us = static_cast<double>(clock.now_ns() - start) / 1e3 / kPings;
   if (rank == 0) {
-    std::printf("%-12s %8zu B  %6.2f GB/s each way (of %d)  %.3f CPU s per GB  %7.1f us round trip\n",
-                line.name.c_str(), options.message_bytes, median(rates), options.rounds,
-                cpu_per_gb, round_trip_us);
+    std::printf(
+        "%-12s %8zu B  %6.2f GB/s each way (of %d)  %.3f CPU s per GB  %7.1f us round trip\n",
+        line.name.c_str(), options.message_bytes, median(rates), options.rounds, cpu_per_gb,
+        round_trip_us);
     std::fflush(stdout);
   }
   transport->poll();
@@ -225,10 +229,10 @@ int main(int argc, char** argv) {
   app.add_option("--only", only, "tcp, tcp2, tcp4 or shm");
   CLI11_PARSE(app, argc, argv);
   using tersum::TransportKind;
-  for (const tersum::Line& line : {tersum::Line{"tcp", TransportKind::kTcp, 1},
-                                   tersum::Line{"tcp2", TransportKind::kTcp, 2},
-                                   tersum::Line{"tcp4", TransportKind::kTcp, 4},
-                                   tersum::Line{"shm", TransportKind::kSharedMemory, 1}}) {
+  for (const tersum::Line& line :
+       {tersum::Line{"tcp", TransportKind::kTcp, 1}, tersum::Line{"tcp2", TransportKind::kTcp, 2},
+        tersum::Line{"tcp4", TransportKind::kTcp, 4},
+        tersum::Line{"shm", TransportKind::kSharedMemory, 1}}) {
     if (only.empty() || only == line.name) tersum::run_line(line, options);
   }
   return 0;

@@ -2,7 +2,8 @@
 //
 // Threads of other libraries run with denormals flushed or other rounding; the same sums would then
 // differ between ranks. While the guard lives, this thread rounds to nearest, keeps denormals and
-// masks exceptions; its end restores what was set before (and drops exception flags raised meanwhile).
+// masks exceptions; its end restores what was set before (and drops exception flags raised
+// meanwhile).
 //
 // Thread safety: acts on the calling thread; must end on the thread that it began on.
 #pragma once

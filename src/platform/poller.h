@@ -4,7 +4,8 @@
 // block", so that a busy descriptor costs no system call of its own and nothing is ever re-armed.
 //
 // Thread safety: none, except wake(), which any thread may call.
-// Invariants: a PollFlags outlives its registration. wake() ends the wait() in progress or the next.
+// Invariants: a PollFlags outlives its registration. wake() ends the wait() in progress or the
+// next.
 #pragma once
 
 #include <atomic>

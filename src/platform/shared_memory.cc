@@ -65,8 +65,7 @@ Result<SharedMemory> SharedMemory::map_peer(UniqueFd fd, size_t bytes) {
 }
 
 Result<SharedMemory> SharedMemory::anonymous(size_t bytes) {
-  Result<std::byte*> base =
-      map(bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+  Result<std::byte*> base = map(bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
   if (!base.ok()) return base.status();
   SharedMemory memory;
   memory.base_ = *base;

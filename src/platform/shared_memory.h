@@ -2,8 +2,8 @@
 //
 // Thread safety: none for the object; the mapped bytes are shared between processes.
 // Invariants: a file made here can never change its size, nor be mapped writable by anyone else
-// (where the kernel can seal that), so a peer cannot crash this process by cutting it or corrupt it by
-// writing. It has no name and is gone with its last descriptor and mapping. Mappings are not
+// (where the kernel can seal that), so a peer cannot crash this process by cutting it or corrupt it
+// by writing. It has no name and is gone with its last descriptor and mapping. Mappings are not
 // inherited by fork().
 #pragma once
 

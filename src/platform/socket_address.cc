@@ -149,9 +149,9 @@ Result<SocketAddress> resolve_host(const std::string& host, uint16_t port) {
   int code = 0;
   const AddressList list = look_up(host, 0, &code);
   if (!list) {
-    return Status(StatusCode::kUnavailable,
-                  "host '" + host + "' is unknown: " + gai_strerror(code) +
-                      "; check the name, or give a numeric address");
+    return Status(StatusCode::kUnavailable, "host '" + host +
+                                                "' is unknown: " + gai_strerror(code) +
+                                                "; check the name, or give a numeric address");
   }
   const addrinfo* best = preferred(list.get());
   SocketAddress address = copy_address(best->ai_addr, best->ai_addrlen);

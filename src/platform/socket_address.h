@@ -18,9 +18,7 @@ struct SocketAddress {
   sockaddr_storage storage{};
   socklen_t length = 0;
 
-  [[nodiscard]] const sockaddr* raw() const {
-    return reinterpret_cast<const sockaddr*>(&storage);
-  }
+  [[nodiscard]] const sockaddr* raw() const { return reinterpret_cast<const sockaddr*>(&storage); }
   [[nodiscard]] int family() const { return storage.ss_family; }
   [[nodiscard]] uint16_t port() const;
   void set_port(uint16_t port);
@@ -44,9 +42,9 @@ Result<SocketAddress> local_address(int fd);
 // The local address that packets to `host` leave from (nothing is sent).
 Result<SocketAddress> address_routing_to(const std::string& host);
 
-// Where to listen: `listen_address` (a numeric address or an interface name) if given; else loopback
-// when `store_host` is empty or loopback; else the local address that routes to it. kUnavailable names
-// what is missing and what there is.
+// Where to listen: `listen_address` (a numeric address or an interface name) if given; else
+// loopback when `store_host` is empty or loopback; else the local address that routes to it.
+// kUnavailable names what is missing and what there is.
 Result<SocketAddress> choose_listen_address(const std::string& listen_address,
                                             const std::string& store_host, uint16_t port);
 

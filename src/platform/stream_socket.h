@@ -1,4 +1,5 @@
-// Non-blocking stream sockets: TCP, and Unix sockets of the abstract namespace that carry descriptors.
+// Non-blocking stream sockets: TCP, and Unix sockets of the abstract namespace that carry
+// descriptors.
 //
 // Thread safety: any thread. Nothing here blocks. Every socket is close-on-exec.
 #pragma once
@@ -37,7 +38,8 @@ Result<UniqueFd> accept_connection(int listener);
 // SO_ERROR: 0, or the errno of a failed connection.
 int pending_error(int fd);
 
-// Result of one read: bytes > 0; or 0 with `ended` or `error_number`; or 0 with neither: would block.
+// Result of one read: bytes > 0; or 0 with `ended` or `error_number`; or 0 with neither: would
+// block.
 struct ReadResult {
   size_t bytes = 0;
   bool ended = false;

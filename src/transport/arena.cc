@@ -22,7 +22,8 @@ size_t class_bytes(size_t size_class) { return (4 + size_class % 4) << (size_cla
 
 size_t class_of(size_t bytes) {
   if (bytes <= kSmallestSlotBytes) return 0;
-  // With 2^k < bytes <= 2^(k+1), quarters of 2^k above 2^k, rounded up; a fifth one is the next 2^k.
+  // With 2^k < bytes <= 2^(k+1), quarters of 2^k above 2^k, rounded up; a fifth one is the next
+  // 2^k.
   const size_t exponent = static_cast<size_t>(std::bit_width(bytes - 1)) - 1;
   const size_t quarter = size_t{1} << (exponent - 2);
   const size_t quarters = (bytes - (size_t{1} << exponent) + quarter - 1) / quarter;

@@ -1,15 +1,15 @@
 // Arena: the memory from which a process sends, and into which it receives; slots with reference
 // counts.
 //
-// One per process. Backed by a memfd when shared memory is on, so that peers of the same host can map
-// it and read a slot in place ("one writer, many readers"); by plain memory otherwise. The file is
-// sparse: pages exist from their first use and are kept.
+// One per process. Backed by a memfd when shared memory is on, so that peers of the same host can
+// map it and read a slot in place ("one writer, many readers"); by plain memory otherwise. The file
+// is sparse: pages exist from their first use and are kept.
 //
-// Thread safety: none; only the holder of the progress role touches it (remote readers touch payload
-// bytes only, between the commit of a slot and their release message).
-// Invariants: a slot's bytes are written by this process only before its first send. A slot returns to
-// its free list when the last SlotRef has gone. No allocation from the heap after a size class has
-// been used to the same depth once.
+// Thread safety: none; only the holder of the progress role touches it (remote readers touch
+// payload bytes only, between the commit of a slot and their release message). Invariants: a slot's
+// bytes are written by this process only before its first send. A slot returns to its free list
+// when the last SlotRef has gone. No allocation from the heap after a size class has been used to
+// the same depth once.
 #pragma once
 
 #include <array>
@@ -57,13 +57,13 @@ class SlotRef {
 
 class Arena {
  public:
-  // `shared` asks for a memfd. `capacity_bytes` is address space, not memory; where the system limits
-  // that, less is taken.
+  // `shared` asks for a memfd. `capacity_bytes` is address space, not memory; where the system
+  // limits that, less is taken.
   static Result<std::unique_ptr<Arena>> create(bool shared, size_t capacity_bytes);
   ~Arena();
 
-  // A slot of at least `bytes` (up to kPayloadBytesMax + 64 KiB) with one reference; kSystem when the
-  // arena is full.
+  // A slot of at least `bytes` (up to kPayloadBytesMax + 64 KiB) with one reference; kSystem when
+  // the arena is full.
   Result<SlotRef> reserve(size_t bytes);
 
   [[nodiscard]] int memfd() const { return memory_.fd(); }  // -1 when not shared

@@ -1,7 +1,7 @@
 // GrowRing: a first-in-first-out queue that keeps its memory at the high-water mark.
 //
-// Thread safety: none. Invariant: allocates only when it is fuller than ever before. Popping resets the
-// element to T(), so that what it owned is given back at once.
+// Thread safety: none. Invariant: allocates only when it is fuller than ever before. Popping resets
+// the element to T(), so that what it owned is given back at once.
 #pragma once
 
 #include <cstddef>

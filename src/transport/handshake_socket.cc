@@ -80,8 +80,8 @@ Status take_shared_memory(const HandshakeFrame& frame, std::vector<UniqueFd>& de
   return {};
 }
 
-std::array<int, 3> offer_shared_memory(const HandshakeContext& context,
-                                       const SharedMemory& mailbox, HandshakeFrame* frame) {
+std::array<int, 3> offer_shared_memory(const HandshakeContext& context, const SharedMemory& mailbox,
+                                       HandshakeFrame* frame) {
   TERSUM_CHECK(context.arena->memfd() >= 0);
   frame->arena_bytes = context.arena->capacity_bytes();
   frame->mailbox_bytes = mailbox.bytes();

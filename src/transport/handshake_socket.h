@@ -78,12 +78,12 @@ inline ProcessId to_process_id(const std::array<uint64_t, 2>& words) {
   return {words[0], words[1]};
 }
 
-// Takes the peer's arena, mailbox and doorbell out of what came with `frame`; kProtocol when they are
-// not what the frame says.
+// Takes the peer's arena, mailbox and doorbell out of what came with `frame`; kProtocol when they
+// are not what the frame says.
 Status take_shared_memory(const HandshakeFrame& frame, std::vector<UniqueFd>& descriptors,
                           Established* link);
 // Fills `frame` with what `mailbox` and the context offer, and lists the descriptors to go along.
-std::array<int, 3> offer_shared_memory(const HandshakeContext& context,
-                                       const SharedMemory& mailbox, HandshakeFrame* frame);
+std::array<int, 3> offer_shared_memory(const HandshakeContext& context, const SharedMemory& mailbox,
+                                       HandshakeFrame* frame);
 
 }  // namespace tersum

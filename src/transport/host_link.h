@@ -1,8 +1,8 @@
 // HostLink: what HostTransport needs of its links beyond Link, and what they need of it.
 //
 // Thread safety: none (progress role).
-// Invariants: a link reports to the sink only from poll(). After close() or on_link_down it may linger
-// (its peer may still read memory or data of this process) until retired().
+// Invariants: a link reports to the sink only from poll(). After close() or on_link_down it may
+// linger (its peer may still read memory or data of this process) until retired().
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ struct LinkContext {
 
 class HostLink : public Link {
  public:
-  // Before the process sleeps: pushes out what can go, asks the peer to wake us; false when there is
-  // something to do at once. finish_sleep() follows in either case.
+  // Before the process sleeps: pushes out what can go, asks the peer to wake us; false when there
+  // is something to do at once. finish_sleep() follows in either case.
   virtual bool prepare_sleep() = 0;
   virtual void finish_sleep() = 0;
 

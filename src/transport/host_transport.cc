@@ -186,8 +186,9 @@ Link* HostTransport::find(ProcessId peer) {
   return nullptr;
 }
 
-// Two processes may connect to each other at the same time; the connection of the one with the smaller
-// id wins. A greeting that is out cannot be taken back, so only then does the smaller one insist.
+// Two processes may connect to each other at the same time; the connection of the one with the
+// smaller id wins. A greeting that is out cannot be taken back, so only then does the smaller one
+// insist.
 bool HostTransport::may_accept(ProcessId peer) {
   if (find(peer) != nullptr) return false;
   if (outbound_.greeted(peer) && self() < peer) return false;
@@ -246,8 +247,8 @@ bool HostTransport::poll() {
   TERSUM_CHECK(!polling_);
   polling_ = true;
   bool moved = poll_links();
-  const bool blocked = std::any_of(links_.begin(), links_.end(),
-                                   [](const auto& link) { return link->blocked(); });
+  const bool blocked =
+      std::any_of(links_.begin(), links_.end(), [](const auto& link) { return link->blocked(); });
   // Sockets become ready only by an edge from the poller; shared memory is looked at directly.
   if (!moved || blocked || ++rounds_ % kRoundsPerDispatch == 0) {
     if (poller_->dispatch() > 0) moved |= poll_links();

@@ -1,8 +1,8 @@
-// HostTransport: links between the processes of real hosts: shared memory where two can share it, TCP
-// elsewhere.
+// HostTransport: links between the processes of real hosts: shared memory where two can share it,
+// TCP elsewhere.
 //
-// Thread safety and invariants: those of Transport. Everything that was received (slots, holds) must
-// have been let go before the transport ends.
+// Thread safety and invariants: those of Transport. Everything that was received (slots, holds)
+// must have been let go before the transport ends.
 #pragma once
 
 #include <cstddef>

@@ -51,7 +51,8 @@ bool Inbound::accept_from(Listener& listener) {
   for (int i = 0; i < kAcceptsPerRound; ++i) {
     Result<UniqueFd> fd = accept_connection(listener.fd.get());
     if (!fd.ok()) {
-      listener.retry_ns = now + kAcceptRetryNs;  // the connection waits; there is no new edge for it
+      listener.retry_ns =
+          now + kAcceptRetryNs;  // the connection waits; there is no new edge for it
       break;
     }
     if (!*fd) {
@@ -108,9 +109,8 @@ Inbound::Verdict Inbound::examine(Stranger& stranger) {
       break;
   }
   const ProcessId peer = to_process_id(hello.from);
-  const bool addressed = hello.kind == HandshakeKind::kHello &&
-                         hello.carrier == stranger.carrier && peer != context_->self &&
-                         to_process_id(hello.to) == context_->self;
+  const bool addressed = hello.kind == HandshakeKind::kHello && hello.carrier == stranger.carrier &&
+                         peer != context_->self && to_process_id(hello.to) == context_->self;
   const bool fits = hello.carrier == Carrier::kTcp || hello.stream_count == 1;
   if (!addressed || !fits || !is_admitted(hello)) return Verdict::kDrop;
   const auto known = assemblies_.find(peer);

@@ -2,8 +2,8 @@
 //
 // Thread safety: none (progress role).
 // Invariants: at most kStrangersMax connections that have not proved a token are kept, each for at
-// most kSilenceNs; the oldest gives way to a new one. A connection that is wrong in any way is closed
-// and has no other effect.
+// most kSilenceNs; the oldest gives way to a new one. A connection that is wrong in any way is
+// closed and has no other effect.
 #pragma once
 
 #include <map>

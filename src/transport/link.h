@@ -1,10 +1,11 @@
-// Link: the connection between two *processes*, whatever carries it. Communicators and ranks borrow it.
+// Link: the connection between two *processes*, whatever carries it. Communicators and ranks borrow
+// it.
 //
 // Thread safety: none; only the holder of the progress role calls it.
 // Invariants: never blocks, owns no thread, never looks into a payload. Messages are addressed by
-// their headers, so a link may deliver them in any order (striped streams do), each exactly once or,
-// after on_link_down, never. A received message that nobody has released yet never holds up the ones
-// behind it. Nothing is delivered from within send().
+// their headers, so a link may deliver them in any order (striped streams do), each exactly once
+// or, after on_link_down, never. A received message that nobody has released yet never holds up the
+// ones behind it. Nothing is delivered from within send().
 #pragma once
 
 #include <cstddef>
@@ -94,9 +95,9 @@ class Link {
   [[nodiscard]] virtual ProcessId peer() const = 0;
   [[nodiscard]] virtual std::string_view transport() const = 0;  // "tcp", "shm", "local", "sim"
 
-  // Queues a message whose payload is the first header.payload_bytes of `payload` (empty SlotRef when
-  // 0); the bytes may not change until the slot's last reference has gone. After the link is down it
-  // does nothing.
+  // Queues a message whose payload is the first header.payload_bytes of `payload` (empty SlotRef
+  // when 0); the bytes may not change until the slot's last reference has gone. After the link is
+  // down it does nothing.
   virtual void send(const MessageHeader& header, const SlotRef& payload) = 0;
 
   // Pushes out what is queued, as far as the peer takes it now.

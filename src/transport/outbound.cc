@@ -73,20 +73,20 @@ Status Outbound::advance(ProcessId peer, Attempt& attempt, int64_t now,
   }
   if (now < last_deadline_ns(attempt.requests)) return {};
   const int64_t waited_ms = (now - attempt.started_ns) / 1'000'000;
-  return {StatusCode::kTimeout,
-          "could not connect to process " + process_name(peer) + " at " + attempt.address.tcp +
-              " within " + std::to_string(waited_ms) + " ms: " + attempt.last_error +
-              "; is the peer alive, and does a firewall stand between?"};
+  return {StatusCode::kTimeout, "could not connect to process " + process_name(peer) + " at " +
+                                    attempt.address.tcp + " within " + std::to_string(waited_ms) +
+                                    " ms: " + attempt.last_error +
+                                    "; is the peer alive, and does a firewall stand between?"};
 }
 
 Status Outbound::begin_try(Attempt& attempt) {
   const TransportKind kind = attempt.request().kind;
   const bool possible = attempt.no_shared_memory.empty();
   if (kind == TransportKind::kSharedMemory && !possible) {
-    return {StatusCode::kUnavailable,
-            "transport \"shm\" cannot reach process " + process_name(attempt.address.id) + " at " +
-                attempt.address.tcp + ": " + attempt.no_shared_memory +
-                "; use transport \"auto\" or \"tcp\""};
+    return {StatusCode::kUnavailable, "transport \"shm\" cannot reach process " +
+                                          process_name(attempt.address.id) + " at " +
+                                          attempt.address.tcp + ": " + attempt.no_shared_memory +
+                                          "; use transport \"auto\" or \"tcp\""};
   }
   const bool shared = possible && (kind == TransportKind::kSharedMemory ||
                                    (kind == TransportKind::kAuto && !attempt.avoid_shared_memory));
@@ -176,8 +176,7 @@ Status Outbound::advance_stream(Attempt& attempt, size_t index) {
   return {};
 }
 
-HandshakeFrame Outbound::frame_for(const Attempt& attempt, HandshakeKind kind,
-                                   size_t index) const {
+HandshakeFrame Outbound::frame_for(const Attempt& attempt, HandshakeKind kind, size_t index) const {
   HandshakeFrame frame;
   frame.version = kWireVersion;
   frame.kind = kind;

@@ -2,8 +2,8 @@
 //
 // Thread safety: none (progress role).
 // Invariants: one attempt per peer at a time, however many groups ask for it. A refused or dropped
-// connection is tried again, with growing pauses, until the last deadline that was asked for; so a peer
-// that has not admitted the group yet is no error.
+// connection is tried again, with growing pauses, until the last deadline that was asked for; so a
+// peer that has not admitted the group yet is no error.
 #pragma once
 
 #include <map>
@@ -88,8 +88,7 @@ class Outbound {
   void end_try(Attempt& attempt, std::string why);
   Status advance_stream(Attempt& attempt, size_t index);
   HandshakeFrame frame_for(const Attempt& attempt, HandshakeKind kind, size_t index) const;
-  bool establish(Attempt& attempt, const HandshakeFrame& welcome,
-                 std::vector<Established>& links);
+  bool establish(Attempt& attempt, const HandshakeFrame& welcome, std::vector<Established>& links);
 
   const HandshakeContext* context_;
   Policy* policy_;

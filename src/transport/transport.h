@@ -4,9 +4,9 @@
 // network of nodes in one thread on a virtual clock).
 //
 // Thread safety: none (progress role) except wake(), which any thread may call.
-// Invariants: at most one link per peer process; every link has proved a token that was admitted here.
-// A connection that does not (a stranger, a lying length, silence for 5 s) is dropped without a report
-// and without effect on anything else.
+// Invariants: at most one link per peer process; every link has proved a token that was admitted
+// here. A connection that does not (a stranger, a lying length, silence for 5 s) is dropped without
+// a report and without effect on anything else.
 #pragma once
 
 #include <array>
@@ -50,8 +50,8 @@ class Transport {
   [[nodiscard]] virtual Arena& arena() = 0;
   virtual void set_sink(TransportSink* sink) = 0;
 
-  // Starts listening (idempotent: later calls keep the first choice). kUnavailable: no such interface
-  // or address, port taken; the message names it and says what to do.
+  // Starts listening (idempotent: later calls keep the first choice). kUnavailable: no such
+  // interface or address, port taken; the message names it and says what to do.
   virtual Status listen(const ListenOptions& options) = 0;
   // After listen(): the text that peers need for connect(): process id, boot id, network namespace,
   // TCP address, Unix socket name.
@@ -64,8 +64,8 @@ class Transport {
   virtual void forget(uint64_t group) = 0;
 
   // Begins a connection; exactly one of on_link_up and on_connect_failed follows, from poll().
-  // Retries while refused until `deadline_ns` of the clock. If a link to that process exists already,
-  // nothing happens. `kind` kSharedMemory between different hosts fails with kUnavailable.
+  // Retries while refused until `deadline_ns` of the clock. If a link to that process exists
+  // already, nothing happens. `kind` kSharedMemory between different hosts fails with kUnavailable.
   virtual void connect(std::string_view address, uint64_t group, const GroupToken& token,
                        TransportKind kind, int64_t deadline_ns) = 0;
 

@@ -92,8 +92,7 @@ std::optional<HandshakeFrame> decode_handshake(std::span<const std::byte, kHands
 
 HandshakePrefix decode_handshake_prefix(std::span<const std::byte> in) {
   HandshakePrefix prefix;
-  prefix.is_tersum =
-      std::memcmp(in.data(), kMagic.data(), std::min(in.size(), kMagic.size())) == 0;
+  prefix.is_tersum = std::memcmp(in.data(), kMagic.data(), std::min(in.size(), kMagic.size())) == 0;
   prefix.complete = in.size() >= kHandshakePrefixBytes;
   if (prefix.complete) {
     prefix.version = load_le<uint16_t>(in.data() + kVersionAt);

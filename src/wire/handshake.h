@@ -5,8 +5,9 @@
 //                              <-    WELCOME         on every stream, once all have said HELLO
 //   CONFIRM                    ->                    on stream 0: from here on the link exists
 //
-// A HELLO of another wire version is answered by REJECT, whose first 12 bytes (magic, version, kind)
-// are the same in every version; anything else that is wrong is answered by closing the connection.
+// A HELLO of another wire version is answered by REJECT, whose first 12 bytes (magic, version,
+// kind) are the same in every version; anything else that is wrong is answered by closing the
+// connection.
 //
 // Pure: layout, encode, decode. All integers little-endian.
 #pragma once
@@ -36,7 +37,7 @@ struct HandshakeFrame {
   Carrier carrier = Carrier::kTcp;
   uint16_t stream_index = 0;
   uint16_t stream_count = 0;
-  uint64_t attempt = 0;  // names one attempt to link, equal on its streams
+  uint64_t attempt = 0;            // names one attempt to link, equal on its streams
   std::array<uint64_t, 2> from{};  // process ids, high and low
   std::array<uint64_t, 2> to{};
   uint64_t group = 0;

@@ -25,8 +25,8 @@ enum class MessageKind : uint8_t {
 
 enum class FlowPhase : uint8_t { kReduce = 0, kGather = 1 };
 
-// Offsets on the wire: kind 0, phase 1, flags 2, from_rank 4, to_rank 6, group 8, call 16, chunk 24,
-// slice 28, payload_bytes 32, reserved 36; 40 bytes in all.
+// Offsets on the wire: kind 0, phase 1, flags 2, from_rank 4, to_rank 6, group 8, call 16, chunk
+// 24, slice 28, payload_bytes 32, reserved 36; 40 bytes in all.
 struct MessageHeader {
   MessageKind kind = MessageKind::kReady;
   FlowPhase phase = FlowPhase::kReduce;

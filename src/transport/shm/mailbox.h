@@ -8,7 +8,8 @@
 //   offset 128  sleeping u32  1: the owner sleeps and wants its doorbell rung after a post
 //   offset 192  units    kUnits of 64 bytes; unit n lies at n modulo kUnits
 //
-// A unit is a message, the bytes of a short message, or a batch of releases; see docs/wire-format.md.
+// A unit is a message, the bytes of a short message, or a batch of releases; see
+// docs/wire-format.md.
 //
 // Thread safety: one writer process, one reader process.
 // Invariant: 0 <= posted - (the peer's) taken <= kUnits.

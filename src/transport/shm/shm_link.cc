@@ -38,8 +38,8 @@ void fill_unit(Unit& unit, UnitKind kind, uint32_t ticket, uint64_t offset,
   store_le(at + kTicketAt, ticket);
   store_le(at + kOffsetAt, offset);
   store_le(at + kOffsetAt + 8, uint64_t{0});
-  encode_header(header, std::span<std::byte, kMessageHeaderBytes>(at + kHeaderAt,
-                                                                  kMessageHeaderBytes));
+  encode_header(header,
+                std::span<std::byte, kMessageHeaderBytes>(at + kHeaderAt, kMessageHeaderBytes));
 }
 
 std::optional<MessageHeader> header_of(const Unit& unit) {
@@ -345,20 +345,20 @@ void ShmLink::say(char byte) {
 
 void ShmLink::broken(const char* what) {
   if (failure_.ok()) {
-    failure_ = Status(StatusCode::kProtocol, "the shared-memory link to peer process " +
-                                                 process_name(peer_) +
-                                                 " broke the protocol: " + what);
+    failure_ =
+        Status(StatusCode::kProtocol, "the shared-memory link to peer process " +
+                                          process_name(peer_) + " broke the protocol: " + what);
   }
 }
 
 void ShmLink::go_down() {
   Status reason = failure_;
   if (reason.ok()) {
-    reason = Status(StatusCode::kPeerLost,
-                    peer_left_ ? "peer process " + process_name(peer_) +
-                                     " left: it closed its communicators"
-                               : "lost the shared-memory link to peer process " +
-                                     process_name(peer_) + ": the connection was closed");
+    reason = Status(
+        StatusCode::kPeerLost,
+        peer_left_ ? "peer process " + process_name(peer_) + " left: it closed its communicators"
+                   : "lost the shared-memory link to peer process " + process_name(peer_) +
+                         ": the connection was closed");
   }
   finish(kError);
   if (*context_.sink != nullptr) (*context_.sink)->on_link_down(*this, reason);

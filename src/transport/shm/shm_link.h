@@ -3,11 +3,11 @@
 // Thread safety: none (progress role).
 // Invariants: those of Link. Nothing read from the peer's memory is used before it is copied and
 // checked; what does not fit ends the link (kProtocol). A payload's slot stays referenced until the
-// peer has released it, has said that it reads no more, or is gone: after close(), too, so that bytes
-// never change under a reader. A process that dies leaves nothing behind.
+// peer has released it, has said that it reads no more, or is gone: after close(), too, so that
+// bytes never change under a reader. A process that dies leaves nothing behind.
 //
-// Over the socket, after the handshake, single bytes travel: 'G' the sender has left, 'E' it has ended
-// the link for an error, 'D' it reads the other's arena no more. End of file says all of it.
+// Over the socket, after the handshake, single bytes travel: 'G' the sender has left, 'E' it has
+// ended the link for an error, 'D' it reads the other's arena no more. End of file says all of it.
 #pragma once
 
 #include <vector>
@@ -89,11 +89,11 @@ class ShmLink final : public HostLink {
   uint64_t taken_ = 0;
   size_t unflushed_bytes_ = 0;
   size_t backlog_bytes_ = 0;
-  GrowRing<Queued> queue_;            // what found the mailbox full
-  std::vector<SlotRef> tickets_;      // what the peer may be reading, by ticket
+  GrowRing<Queued> queue_;        // what found the mailbox full
+  std::vector<SlotRef> tickets_;  // what the peer may be reading, by ticket
   std::vector<uint32_t> free_tickets_;
-  std::vector<uint32_t> releases_;    // the peer's tickets that we need no more
-  size_t holds_ = 0;                  // payloads of the peer that somebody here reads
+  std::vector<uint32_t> releases_;  // the peer's tickets that we need no more
+  size_t holds_ = 0;                // payloads of the peer that somebody here reads
 
   bool down_ = false;
   bool peer_ended_ = false;  // it will post no more

@@ -28,8 +28,7 @@ std::unique_ptr<Transport> SimNetwork::make_node() {
   TERSUM_CHECK(arena.ok());
   const int index = static_cast<int>(state_->nodes.size());
   const ProcessId id{state_->random.next(), state_->random.next()};
-  auto node =
-      std::make_unique<SimTransport>(state_.get(), index, id, std::move(arena).value());
+  auto node = std::make_unique<SimTransport>(state_.get(), index, id, std::move(arena).value());
   state_->nodes.push_back(node.get());
   state_->ids.push_back(id);
   return node;

@@ -1,16 +1,16 @@
 // SimNetwork: a network of processes in one thread, on a virtual clock, from one seed.
 //
 // Messages take time (latency, jitter, bandwidth), overtake each other, are cut into pieces that
-// arrive apart, and reach a process a few at a time. Processes can be killed, frozen and cut off from
-// each other. The same seed and the same calls give the same run, bit for bit.
+// arrive apart, and reach a process a few at a time. Processes can be killed, frozen and cut off
+// from each other. The same seed and the same calls give the same run, bit for bit.
 //
 // How a test drives it: poll every node until none moves, then advance_to_next_event(); or let one
 // node wait(), which advances the clock by at most its timeout.
 //
-// Thread safety: none; everything in one thread (wake() of its transports is safe but does nothing).
-// Invariants: time moves only in advance_to_next_event(), advance_by() and Transport::wait(). The
-// network outlives its transports. A payload's slot stays referenced until its message has arrived, and
-// is read only then: bytes that change after send() show up as wrong.
+// Thread safety: none; everything in one thread (wake() of its transports is safe but does
+// nothing). Invariants: time moves only in advance_to_next_event(), advance_by() and
+// Transport::wait(). The network outlives its transports. A payload's slot stays referenced until
+// its message has arrived, and is read only then: bytes that change after send() show up as wrong.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +31,8 @@ struct SimOptions {
   int64_t jitter_ns = 10'000;
   // Of each direction between two nodes; 0: unlimited.
   double bandwidth_bytes_per_s = 1e9;
-  // Chance that a message is held back by up to 8 latencies, so that later ones overtake it. With 0,
-  // each direction between two nodes keeps its order.
+  // Chance that a message is held back by up to 8 latencies, so that later ones overtake it. With
+  // 0, each direction between two nodes keeps its order.
   double reorder_probability = 0.1;
   // Chance that a message is cut into 2 to 8 pieces; it has arrived when the last one has.
   double split_probability = 0.3;
@@ -59,7 +59,8 @@ class SimNetwork {
   // Nodes count from 0 in the order in which they are made.
   std::unique_ptr<Transport> make_node();
 
-  // Moves the clock to the next thing that happens and lets it happen; false when nothing is to come.
+  // Moves the clock to the next thing that happens and lets it happen; false when nothing is to
+  // come.
   bool advance_to_next_event();
   // Moves the clock by `duration_ns`, through everything that happens meanwhile.
   void advance_by(int64_t duration_ns);

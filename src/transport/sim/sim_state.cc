@@ -36,12 +36,11 @@ void SimState::depart(SimFlight flight) {
   const size_t bytes = kMessageHeaderBytes + flight.header.payload_bytes;
   path.free_ns = std::max(path.free_ns, clock.now_ns());
   if (options.bandwidth_bytes_per_s > 0) {
-    path.free_ns += static_cast<int64_t>(static_cast<double>(bytes) * 1e9 /
-                                         options.bandwidth_bytes_per_s);
+    path.free_ns +=
+        static_cast<int64_t>(static_cast<double>(bytes) * 1e9 / options.bandwidth_bytes_per_s);
   }
   // The last of the pieces decides.
-  const int64_t pieces =
-      random.chance(options.split_probability) ? 2 + below(kPiecesMax - 1) : 1;
+  const int64_t pieces = random.chance(options.split_probability) ? 2 + below(kPiecesMax - 1) : 1;
   int64_t travel_ns = 0;
   for (int64_t i = 0; i < pieces; ++i) travel_ns = std::max(travel_ns, latency_ns());
   if (random.chance(options.reorder_probability)) {
@@ -71,8 +70,7 @@ void SimState::arrive(uint64_t flight_id) {
     if (bytes > 0) {
       Result<SlotRef> slot = receiver->arena_->reserve(bytes);
       TERSUM_CHECK(slot.ok());
-      const std::byte* source =
-          flight.slot ? flight.slot.bytes().data() : flight.detached.data();
+      const std::byte* source = flight.slot ? flight.slot.bytes().data() : flight.detached.data();
       std::memcpy(slot->bytes().data(), source, bytes);
       arrived.slot = std::move(slot).value();
     }
@@ -97,13 +95,12 @@ void SimState::greet(const Greeting& greeting) {
   SimTransport* from = node(greeting.from);
   if (from == nullptr || from->live_link(greeting.to) != nullptr) return;
   SimTransport* to = node(greeting.to);
-  const bool reachable = to != nullptr && !to->frozen_ && !from->frozen_ &&
-                         !is_cut(greeting.from, greeting.to);
+  const bool reachable =
+      to != nullptr && !to->frozen_ && !from->frozen_ && !is_cut(greeting.from, greeting.to);
   if (reachable && to->live_link(greeting.from) == nullptr &&
       to->admits(greeting.group, greeting.token)) {
     const uint64_t number = next_link++;
-    to->links_.push_back(
-        std::make_unique<SimLink>(to, greeting.from, from->id_, number));
+    to->links_.push_back(std::make_unique<SimLink>(to, greeting.from, from->id_, number));
     to->news_.push_back(to->links_.back().get());
     from->links_.push_back(std::make_unique<SimLink>(from, greeting.to, to->id_, number));
     // The connecting side hears of it one way later.
@@ -121,9 +118,9 @@ void SimState::greet(const Greeting& greeting) {
     SimTransport* alive = node(greeting.from);
     if (alive == nullptr || alive->live_link(greeting.to) != nullptr) return;
     alive->failures_.emplace_back(
-        greeting.peer, Status(StatusCode::kTimeout, "could not connect to simulated node " +
-                                                        std::to_string(greeting.to) +
-                                                        " before the deadline"));
+        greeting.peer,
+        Status(StatusCode::kTimeout, "could not connect to simulated node " +
+                                         std::to_string(greeting.to) + " before the deadline"));
   });
 }
 
@@ -168,8 +165,7 @@ void SimState::lose_links_between(int a, int b) {
     SimLink* link = owner != nullptr ? owner->live_link(there) : nullptr;
     if (link == nullptr) continue;
     link->ending_ = true;
-    link->end_reason_ =
-        "simulated node " + std::to_string(there) + " was cut off for too long";
+    link->end_reason_ = "simulated node " + std::to_string(there) + " was cut off for too long";
   }
   std::erase_if(flights_, [a, b](const auto& item) {
     return item.second.waits_for_heal &&

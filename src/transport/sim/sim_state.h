@@ -1,8 +1,8 @@
 // SimState: the inside of SimNetwork: events, nodes, and the messages under way.
 //
 // Thread safety: none.
-// Invariants: events of equal time run in the order in which they were made. Nodes are named by index;
-// a node whose transport has ended, or that was killed, is `gone` and never comes back.
+// Invariants: events of equal time run in the order in which they were made. Nodes are named by
+// index; a node whose transport has ended, or that was killed, is `gone` and never comes back.
 #pragma once
 
 #include <deque>
@@ -60,7 +60,8 @@ class SimState {
   };
   void greet(const Greeting& greeting);
 
-  // Takes the other end of link `link` at `node` down after `delay_ns` and what is on the way to it.
+  // Takes the other end of link `link` at `node` down after `delay_ns` and what is on the way to
+  // it.
   void end_link_later(int from, int to, uint64_t link, int64_t delay_ns, std::string reason);
   // The node is no more; `orderly` keeps all it has sent on its way.
   void remove_node(int node, bool orderly);

@@ -44,8 +44,7 @@ void SimLink::flush() {
 
 bool SimLink::poll() {
   if (down_ || !announced_ || owner_->frozen_) return false;
-  const size_t most =
-      1 + owner_->state_->random.below(owner_->state_->options.messages_per_poll);
+  const size_t most = 1 + owner_->state_->random.below(owner_->state_->options.messages_per_poll);
   size_t delivered = 0;
   while (delivered < most && !inbox_.empty() && !down_) {
     Waiting next = std::move(inbox_.front());
@@ -102,9 +101,7 @@ Status SimTransport::listen(const ListenOptions& options) {
   return {};
 }
 
-std::string SimTransport::address() const {
-  return std::string(kPrefix) + std::to_string(index_);
-}
+std::string SimTransport::address() const { return std::string(kPrefix) + std::to_string(index_); }
 
 Result<ProcessId> SimTransport::parse_peer(std::string_view address) const {
   const Status wrong(StatusCode::kProtocol,

@@ -101,8 +101,8 @@ void TcpLink::check_ends() {
     return go_down(Status(StatusCode::kPeerLost, "peer process " + process_name(peer_) +
                                                      " left: it closed its communicators"));
   }
-  go_down(Status(failure.code(), "lost the TCP link to peer process " + process_name(peer_) +
-                                     ": " + std::string(failure.message())));
+  go_down(Status(failure.code(), "lost the TCP link to peer process " + process_name(peer_) + ": " +
+                                     std::string(failure.message())));
 }
 
 void TcpLink::go_down(Status reason) {

@@ -1,8 +1,8 @@
 // TcpLink: a link over one or several TCP connections; each message travels whole on one of them.
 //
-// Thread safety: none (progress role). Invariants: those of Link. Control messages take stream 0, data
-// the stream with the least queued. When one connection ends, the others are read to their ends first
-// (a short grace), so that what the peer sent before it left is not lost.
+// Thread safety: none (progress role). Invariants: those of Link. Control messages take stream 0,
+// data the stream with the least queued. When one connection ends, the others are read to their
+// ends first (a short grace), so that what the peer sent before it left is not lost.
 #pragma once
 
 #include <memory>

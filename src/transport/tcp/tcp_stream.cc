@@ -20,8 +20,8 @@ constexpr size_t kGatherBytes = 256 * 1024;
 
 // Many small messages arrive in one read.
 constexpr size_t kStagingBytes = 16 * 1024;
-// Behind a payload this large only the next header is read along: the next payload is likely as large
-// and should go straight into its slot.
+// Behind a payload this large only the next header is read along: the next payload is likely as
+// large and should go straight into its slot.
 constexpr size_t kLargePayloadBytes = 8 * 1024;
 // Reads that one round of a lingering stream throws away at most.
 constexpr int kLingerReads = 64;
@@ -136,8 +136,8 @@ ssize_t TcpStream::read_some() {
   do {
     got = readv(fd_.get(), parts.data(), static_cast<int>(count));
   } while (got < 0 && errno == EINTR);
-  // Less than asked for: the buffer is empty, and an edge will tell when it is not. After the peer's
-  // end no edge comes any more.
+  // Less than asked for: the buffer is empty, and an edge will tell when it is not. After the
+  // peer's end no edge comes any more.
   if (got < static_cast<ssize_t>(wanted)) flags_.readable = flags_.half_closed && got > 0;
   return got;
 }

@@ -1,9 +1,9 @@
 // TcpStream: one connection of a link: messages as header and payload, back to back.
 //
 // Thread safety: none (progress role).
-// Invariants: never blocks. Payloads go from the sender's slot to the kernel and from the kernel into
-// the receiver's slot, but for those that fit into the staging buffer behind a header. No allocation
-// once the queue has been as deep as it gets.
+// Invariants: never blocks. Payloads go from the sender's slot to the kernel and from the kernel
+// into the receiver's slot, but for those that fit into the staging buffer behind a header. No
+// allocation once the queue has been as deep as it gets.
 #pragma once
 
 #include <array>

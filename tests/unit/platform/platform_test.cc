@@ -124,8 +124,7 @@ TEST(SharedMemory, RefusesAPeersFileThatIsNotWhatItSaid) {
   EXPECT_EQ(SharedMemory::map_peer(std::move(unsealed), 8192).status().code(),
             StatusCode::kProtocol);
   UniqueFd file(open("/dev/null", O_RDWR | O_CLOEXEC));
-  EXPECT_EQ(SharedMemory::map_peer(std::move(file), 8192).status().code(),
-            StatusCode::kProtocol);
+  EXPECT_EQ(SharedMemory::map_peer(std::move(file), 8192).status().code(), StatusCode::kProtocol);
 }
 
 }  // namespace

@@ -176,9 +176,8 @@ TEST_P(ExchangeTest, AfterACloseTheTwoCanLinkAgain) {
   Endpoint b(listen_options());
   for (size_t round = 1; round <= 5; ++round) {
     (round % 2 == 0 ? a : b).connect(round % 2 == 0 ? b : a, GetParam().kind);
-    ASSERT_TRUE(poll_until({&a, &b}, [&] {
-      return a.sink.ups.size() == round && b.sink.ups.size() == round;
-    }));
+    ASSERT_TRUE(poll_until(
+        {&a, &b}, [&] { return a.sink.ups.size() == round && b.sink.ups.size() == round; }));
     b.sink.ups.back()->send(data_header(0, 500), b.payload(pattern(7, 500)));
     ASSERT_TRUE(poll_until({&a, &b}, [&] { return a.sink.messages.size() == round; }));
     a.sink.ups.back()->close();

@@ -116,8 +116,7 @@ TEST(HostTransport, ReportsWhatCannotBeConnectedTo) {
   a.transport->connect(gone, kGroup, kToken, TransportKind::kTcp, a.clock.now_ns() + kSecondNs / 5);
   ASSERT_TRUE(poll_until({&a}, [&] { return a.sink.failures.size() == 3; }));
   EXPECT_EQ(a.sink.failures[2].second.code(), StatusCode::kTimeout);
-  EXPECT_NE(a.sink.failures[2].second.message().find("Connection refused"),
-            std::string_view::npos)
+  EXPECT_NE(a.sink.failures[2].second.message().find("Connection refused"), std::string_view::npos)
       << a.sink.failures[2].second.to_string();
 }
 
@@ -150,9 +149,8 @@ TEST(HostTransport, SimultaneousConnectsMakeOneLink) {
     ASSERT_TRUE(a.sink.failures.empty() && b.sink.failures.empty());
     a.sink.ups[0]->send(data_header(1, 0), {});
     b.sink.ups[0]->send(data_header(2, 0), {});
-    ASSERT_TRUE(poll_until({&a, &b}, [&] {
-      return a.sink.messages.size() == 1 && b.sink.messages.size() == 1;
-    }));
+    ASSERT_TRUE(poll_until(
+        {&a, &b}, [&] { return a.sink.messages.size() == 1 && b.sink.messages.size() == 1; }));
   }
 }
 
@@ -167,8 +165,8 @@ TEST(HostTransport, ManyEndpointsLinkAllWithAll) {
   }
   for (size_t i = 0; i < all.size(); ++i) {
     for (size_t j = 0; j < all.size(); ++j) {
-      if (i != j) all[i]->connect(*all[j], i < 4 && j < 4 ? TransportKind::kTcp
-                                                          : TransportKind::kAuto);
+      if (i != j)
+        all[i]->connect(*all[j], i < 4 && j < 4 ? TransportKind::kTcp : TransportKind::kAuto);
     }
   }
   EXPECT_TRUE(poll_until(all, [&] {
@@ -215,8 +213,8 @@ TEST(HostTransport, AClosedLinkFreesItsDescriptorsWhileTheTransportLives) {
   }
 }
 
-// The payload stays as it was sent for as long as somebody reads it, even if its sender has closed the
-// link and goes on using its memory.
+// The payload stays as it was sent for as long as somebody reads it, even if its sender has closed
+// the link and goes on using its memory.
 TEST(HostTransport, BytesDoNotChangeUnderAReaderWhenTheSenderCloses) {
   Endpoint a;
   Endpoint b;
@@ -250,8 +248,8 @@ TEST(HostTransport, BytesDoNotChangeUnderAReaderWhenTheSenderCloses) {
   EXPECT_TRUE(poll_until({&a, &b}, [&] { return a.transport->arena().used_bytes() == 0; }));
 }
 
-// Two threads, a transport each, that sleep whenever they have nothing to do: one lost wake-up would
-// stall for the whole timeout.
+// Two threads, a transport each, that sleep whenever they have nothing to do: one lost wake-up
+// would stall for the whole timeout.
 TEST(HostTransport, NoWakeUpIsLostBetweenSleepers) {
   for (const TransportKind kind : {TransportKind::kSharedMemory, TransportKind::kTcp}) {
     constexpr uint32_t kRounds = 10'000;

@@ -39,10 +39,10 @@ TEST(HandshakeFrame, StartsAsTheDocumentSays) {
   const FrameBytes bytes = encoded(sample());
   EXPECT_EQ(std::memcmp(bytes.data(), "TERSUM\r\n", 8), 0);
   EXPECT_EQ(bytes[8], static_cast<std::byte>(kWireVersion & 0xFF));
-  EXPECT_EQ(bytes[10], std::byte{1});   // HELLO
-  EXPECT_EQ(bytes[11], std::byte{0});   // token
+  EXPECT_EQ(bytes[10], std::byte{1});  // HELLO
+  EXPECT_EQ(bytes[11], std::byte{0});  // token
   EXPECT_EQ(bytes[12], std::byte{128});
-  EXPECT_EQ(bytes[14], std::byte{1});   // shared memory
+  EXPECT_EQ(bytes[14], std::byte{1});  // shared memory
   EXPECT_EQ(bytes[16], std::byte{2});
   EXPECT_EQ(bytes[18], std::byte{3});
   EXPECT_EQ(bytes[24], std::byte{0x88});

@@ -88,11 +88,11 @@ TEST(MessageHeader, RefusesWhatNoVersionWrites) {
     uint8_t value;
     const char* why;
   };
-  for (const Case& bad : {Case{0, 0, "kind 0"}, Case{0, 8, "unknown kind"},
-                          Case{0, 255, "unknown kind"}, Case{1, 2, "unknown phase"},
-                          Case{36, 1, "reserved"}, Case{39, 1, "reserved"},
-                          Case{34, 0x41, "4.25 MiB of payload"}, Case{35, 1, "16 MiB"},
-                          Case{35, 255, "a length of 4 GiB"}}) {
+  for (const Case& bad :
+       {Case{0, 0, "kind 0"}, Case{0, 8, "unknown kind"}, Case{0, 255, "unknown kind"},
+        Case{1, 2, "unknown phase"}, Case{36, 1, "reserved"}, Case{39, 1, "reserved"},
+        Case{34, 0x41, "4.25 MiB of payload"}, Case{35, 1, "16 MiB"},
+        Case{35, 255, "a length of 4 GiB"}}) {
     HeaderBytes bytes = valid_bytes();
     ASSERT_TRUE(decode_header(bytes).has_value());
     bytes[bad.at] = static_cast<std::byte>(bad.value);
