@@ -1,0 +1,121 @@
+"""Writes payloads.txt from the reference encoder: run it to add a format, never to mend a test.
+
+One case per line: name, spec, dtype, count, then in hexadecimal the values' bytes, the payload, and
+the bytes that it decodes to ("-" where there are none). All little-endian.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import struct
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1] / "reference"))
+
+from decode_slice import EXACT_FORMATS, Number, decode  # noqa: E402
+from encode_slice import bf16_bits, encode  # noqa: E402
+
+CANONICAL_NAN = {
+    "float32": "0000c07f",
+    "float16": "007e",
+    "bfloat16": "c07f",
+    "float64": "000000000000f87f",
+}
+FLOAT32_MAX = struct.unpack("<f", bytes.fromhex("ffff7f7f"))[0]
+BFLOAT16_MAX = struct.unpack("<f", bytes.fromhex("00007f7f"))[0]
+
+
+def pack(dtype: str, values: list[Number]) -> bytes:
+    """Array bytes; NaN in its canonical form."""
+    out = b""
+    for x in values:
+        if isinstance(x, float) and math.isnan(x):
+            out += bytes.fromhex(CANONICAL_NAN[dtype])
+        elif dtype == "bfloat16":
+            out += struct.pack("<H", bf16_bits(x, "float32"))
+        else:
+            out += struct.pack(EXACT_FORMATS[dtype], x)
+    return out
+
+
+def unpack(dtype: str, data: bytes) -> list[float]:
+    """The values that an array of `dtype` holds."""
+    size = len(data) // (2 if dtype == "bfloat16" else struct.calcsize(EXACT_FORMATS[dtype]))
+    return [float(x) for x in decode("exact", dtype, size, data)]
+
+
+def normal(count: int, scale: float = 1.0, seed: int = 1) -> list[Number]:
+    """Bell-shaped data."""
+    source = random.Random(seed)
+    return [source.gauss(0, 1) * scale for _ in range(count)]
+
+
+def lossy_cases() -> list[tuple[str, str, str, list[Number]]]:
+    """Name, spec, dtype, values."""
+    ramp: list[Number] = [float(i - 16) for i in range(33)]
+    cases: list[tuple[str, str, str, list[Number]]] = [
+        ("worked_example", "int8/32", "float32", [0.0, 1.0, -2.0, 0.5, 127.0]),
+        ("worked_example", "int4/32", "float32", [0.0, 1.0, -2.0, 0.5, 7.0]),
+        ("negative_zero", "int8/32", "float32", [-0.0, -0.001, 1.0]),
+    ]
+    for base in ("int8", "int4"):
+        for count in (1, 2, 31, 32, 33, 63, 65, 129):
+            cases.append((f"normal_{count}", f"{base}/32", "float32", normal(count, seed=count)))
+        cases += [
+            ("empty", f"{base}/32", "float32", []),
+            ("default_block", base, "float32", normal(200)),
+            ("block_1024", f"{base}/1024", "float32", normal(1030)),
+            ("ties", f"{base}/32", "float32", [x / 2 for x in ramp]),
+            ("zeros", f"{base}/64", "float32", [0.0] * 70),
+            ("nan_block", f"{base}/32", "float32", [*normal(40), math.nan, *normal(30)]),
+            ("inf_block", f"{base}/32", "float32", [-math.inf, *normal(40)]),
+            ("huge", f"{base}/32", "float32", [FLOAT32_MAX, -FLOAT32_MAX, *normal(40, 1e38 / 4)]),
+            ("tiny", f"{base}/32", "float32", normal(40, 2.0**-125)),
+            ("denormal", f"{base}/32", "float32", normal(40, 2.0**-133)),
+            ("least", f"{base}/32", "float32", [2.0**-149, -(2.0**-149), 0.0]),
+            ("bfloat16", f"{base}/32", "bfloat16", normal(50)),
+            ("bfloat16_max", f"{base}/32", "bfloat16", [BFLOAT16_MAX, -BFLOAT16_MAX, 1.0]),
+            ("float16", f"{base}/32", "float16", normal(50)),
+            ("float16_max", f"{base}/32", "float16", [65504.0, -65504.0, 65472.0, 3.0]),
+            ("float16_denormal", f"{base}/32", "float16", normal(35, 2.0**-20)),
+        ]
+    edges: list[Number] = [FLOAT32_MAX, -FLOAT32_MAX, math.inf, -math.inf, math.nan, 2.0**-149]
+    cases += [
+        ("normal", "bf16", "float32", normal(11)),
+        ("edges", "bf16", "float32", [*edges, 1 + 2.0**-8, 1 + 3 * 2.0**-8, -0.0]),
+        ("edges", "bf16", "float16", [65504.0, -65504.0, 65280.0, math.inf, math.nan, 2.0**-24]),
+    ]
+    return cases
+
+
+def exact_cases() -> list[tuple[str, str, str, list[Number]]]:
+    """Values that travel as they are."""
+    floats: list[Number] = [1.5, -0.0, math.inf, -2.25]
+    cases: list[tuple[str, str, str, list[Number]]] = [
+        ("exact", "exact", dtype, floats) for dtype in ("float32", "bfloat16", "float16", "float64")
+    ]
+    cases.append(("exact", "exact", "int32", [0, 1, -1, 2**31 - 1, -(2**31)]))
+    cases.append(("exact", "exact", "int64", [0, -1, 2**63 - 1, -(2**63)]))
+    cases.append(("exact", "exact", "uint8", [0, 1, 255]))
+    return cases
+
+
+def main() -> None:
+    """Writes the file."""
+    lines = []
+    for name, spec, dtype, values in lossy_cases() + exact_cases():
+        array = pack(dtype, values)
+        # What the type rounds away is gone before a codec sees it.
+        payload = array if spec == "exact" else encode(spec, dtype, unpack(dtype, array))
+        decoded = pack(dtype, decode(spec, dtype, len(values), payload))
+        fields = [name, spec, dtype, str(len(values))]
+        fields += [data.hex() or "-" for data in (array, payload, decoded)]
+        lines.append(" ".join(fields))
+    (HERE / "payloads.txt").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

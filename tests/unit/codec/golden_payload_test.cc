@@ -1,0 +1,59 @@
+// The golden payloads, written by an independent encoder: every instruction set produces their
+// bytes and decodes them to the values beside them.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "codec/codec.h"
+#include "codec/isa.h"
+
+namespace tersum {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+Bytes read_hex(const std::string& text) {
+  Bytes bytes;
+  if (text == "-") return bytes;
+  for (size_t i = 0; i + 1 < text.size(); i += 2) {
+    bytes.push_back(static_cast<std::byte>(std::stoi(text.substr(i, 2), nullptr, 16)));
+  }
+  return bytes;
+}
+
+TEST(GoldenPayloads, AreWrittenAndReadByEveryInstructionSet) {
+  std::ifstream file(TERSUM_GOLDEN_PAYLOADS);
+  ASSERT_TRUE(file.is_open()) << TERSUM_GOLDEN_PAYLOADS;
+  size_t cases = 0;
+  for (std::string line; std::getline(file, line); ++cases) {
+    std::istringstream fields(line);
+    std::string name, spec, dtype, values_hex, payload_hex, decoded_hex;
+    size_t count = 0;
+    ASSERT_TRUE(fields >> name >> spec >> dtype >> count >> values_hex >> payload_hex >>
+                decoded_hex);
+    SCOPED_TRACE(name + " " + spec + " " + dtype);
+    const auto found = find_codec(spec, parse_data_type(dtype).value(), ReduceOp::kSum);
+    ASSERT_TRUE(found.ok());
+    const Codec& codec = *found.value();
+    const Bytes values = read_hex(values_hex);
+    const Bytes payload = read_hex(payload_hex);
+    ASSERT_EQ(codec.wire_bytes(count), payload.size());
+    for (const std::string& isa : available_isas()) {
+      ASSERT_TRUE(force_isa(isa).ok());
+      Bytes encoded(payload.size());
+      codec.encode(values.data(), count, encoded.data());
+      EXPECT_EQ(encoded, payload) << isa;
+      Bytes decoded(values.size());
+      codec.decode(payload.data(), count, decoded.data());
+      EXPECT_EQ(decoded, read_hex(decoded_hex)) << isa;
+    }
+  }
+  EXPECT_GE(cases, 50u);
+  ASSERT_TRUE(force_isa("").ok());
+}
+
+}  // namespace
+}  // namespace tersum
