@@ -31,7 +31,7 @@ struct Candidate {
 struct Rewrite {
   HloGroups groups;
   std::string codec;
-  // The two halves of the proof in hlo_bf16_proof.h; the second implies the first.
+  // The proof in hlo_bf16_proof.h, asked for under the exact codec: its first half, and all of it.
   bool operands_are_bf16 = false;
   bool wire_bf16 = false;
 };
@@ -173,8 +173,10 @@ class Pass {
     if (!status.ok()) return leave(status.message());
 
     rewrite.groups = std::move(groups).value();
-    rewrite.operands_are_bf16 = row.promoted && are_bf16_in_f32(graph_, candidate.node);
-    rewrite.wire_bf16 = rewrite.operands_are_bf16 && is_only_read_as_bf16(graph_, candidate.node);
+    if (row.promoted && rewrite.codec == kHloExactCodec) {
+      rewrite.operands_are_bf16 = are_bf16_in_f32(graph_, candidate.node);
+      rewrite.wire_bf16 = rewrite.operands_are_bf16 && is_only_read_as_bf16(graph_, candidate.node);
+    }
     return {HloOutcome::kRewritten, explain(candidate, row, rewrite)};
   }
 
@@ -302,14 +304,13 @@ class Pass {
                          operand_count);
     }
     if (!row.promoted) return out;
-    if (rewrite.wire_bf16) {
-      out += " XLA promoted it from bf16; the exact codec sends bf16, which loses nothing here.";
-    } else {
-      out += fmt::format(" XLA promoted it from bf16; the exact codec sends f32, because {}.",
-                         rewrite.operands_are_bf16 ? "its result is also read in f32"
-                                                   : "an operand carries more than bf16 precision");
-    }
-    return out;
+    out += " XLA promoted it from bf16";
+    if (rewrite.codec != kHloExactCodec) return out + ".";
+    if (rewrite.wire_bf16) return out + "; it travels as bf16, which loses nothing here.";
+    return out + fmt::format("; it travels as f32, because {}.",
+                             rewrite.operands_are_bf16
+                                 ? "its result is also read in f32"
+                                 : "an operand carries more than bf16 precision");
   }
 
   Status replace(const Candidate& candidate, int64_t operation, const Rewrite& rewrite) {

@@ -19,10 +19,9 @@
 //   codec       string         canonical codec spec
 //   plan        string
 //   timeout_ms  i64
-//   wire_bf16   true | false   the operands are f32 that XLA promoted from bf16, and bf16 on the
-//   wire
-//                              loses nothing with the exact codec under a plan that rounds once
-//                              (hlo_bf16_proof.h: not a ring)
+//   wire_bf16   true | false   true only with the codec "exact": the operands are f32 that XLA
+//                              promoted from bf16, and are to travel as bf16, which loses nothing
+//                              under a plan that rounds once (hlo_bf16_proof.h: not a ring)
 #pragma once
 
 #include <cstdint>
@@ -41,6 +40,9 @@ inline constexpr std::string_view kHloReduceScatterTarget = "tersum_reduce_scatt
 // `set_xla_metadata(tersum="int4/32")`, or "off" to leave it to XLA.
 inline constexpr std::string_view kHloChoiceAttribute = "tersum";
 inline constexpr std::string_view kHloChoiceOff = "off";
+
+// The codec that changes no value; the only one that the pass knows by name.
+inline constexpr std::string_view kHloExactCodec = "exact";
 
 struct HloPassOptions {
   // For operations that choose nothing themselves: a codec spec, or "off".
@@ -86,7 +88,7 @@ struct HloReportRow {
   std::string codec;  // when rewritten
   // Promoted by XLA from bf16 to f32 before the pass saw it.
   bool promoted = false;
-  // ... and proved to travel as bf16 without loss under the exact codec.
+  // ... and, under the exact codec, travels as bf16, which was proved to lose nothing.
   bool wire_bf16 = false;
   std::string reason;  // a sentence
 };

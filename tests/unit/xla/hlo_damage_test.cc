@@ -24,7 +24,9 @@ std::vector<std::string> all_modules() {
 
 // An error, or a result that can be read again and has the instructions that the input has.
 bool survives(const std::string& damaged) {
-  const auto result = run_hlo_pass(damaged, all_options());
+  auto options = all_options();
+  options.codec = "exact";  // with the proofs
+  const auto result = run_hlo_pass(damaged, options);
   if (!result.ok()) return result.status().code() == StatusCode::kInvalidArgument;
   if (!result.value().changed) return result.value().module.empty();
   const auto before = parse_hlo_module(damaged);

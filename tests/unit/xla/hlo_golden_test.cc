@@ -31,7 +31,9 @@ char letter_of(const HloReportRow& row) {
 
 void check(const std::string& folder, const Expectation& expected) {
   SCOPED_TRACE(folder + "/" + expected.name);
-  const HloPassOutput output = run_checked(golden(folder, expected.name), all_options());
+  auto options = all_options();
+  options.codec = "exact";
+  const HloPassOutput output = run_checked(golden(folder, expected.name), options);
   std::string outcomes;
   for (const HloReportRow& row : output.rows) outcomes += letter_of(row);
   EXPECT_EQ(outcomes, expected.outcomes);
@@ -51,7 +53,7 @@ void check_all(const std::string& folder, const std::vector<Expectation>& expect
 
 TEST(HloGolden, ModulesOfJax) {
   const std::string precise = "an operand carries more than bf16 precision";
-  const std::string lossless = "sends bf16, which loses nothing";
+  const std::string lossless = "travels as bf16, which loses nothing";
   check_all(kJaxFolder,
             {{"all_gather", "a", "rewrites all-reduce and reduce-scatter"},
              {"donated", "R", "1 group of 4 devices"},
@@ -72,7 +74,7 @@ TEST(HloGolden, ModulesOfJax) {
              {"psum_bf16_moved", "r", lossless},
              {"psum_bf16_read_in_f32", "r", lossless},  // jax rounds to bf16 first
              {"psum_choice_bad", "E", "asks for tersum=\"int7\", but: no codec 'int7'."},
-             {"psum_choice_bf16", "r", "plain sum"},
+             {"psum_choice_bf16", "R", "XLA promoted it from bf16."},
              {"psum_choice_combined", "E", "xla_disable_hlo_passes=cpu-all-reduce-combiner"},
              {"psum_choice_exact", "R", "plain sum"},
              {"psum_choice_int4", "R", "plain sum"},
@@ -202,7 +204,9 @@ TEST(HloGolden, HandmadeModules) {
 }
 
 TEST(HloGolden, RowSaysWhatTheOperationIs) {
-  const auto output = run_checked(golden(kJaxFolder, "psum_tuple_bf16"), all_options());
+  auto options = all_options();
+  options.codec = "exact";
+  const auto output = run_checked(golden(kJaxFolder, "psum_tuple_bf16"), options);
   ASSERT_EQ(output.rows.size(), 1u);
   const HloReportRow& row = output.rows.front();
   EXPECT_EQ(row.module, "jit__lambda");
@@ -213,7 +217,7 @@ TEST(HloGolden, RowSaysWhatTheOperationIs) {
   EXPECT_EQ(row.elements, 2 * 16 + 16);
   EXPECT_EQ(row.bytes, 4 * (2 * 16 + 16));
   EXPECT_EQ(row.groups, "1 group of 4");
-  EXPECT_EQ(row.codec, "int8/128");
+  EXPECT_EQ(row.codec, "exact");
   EXPECT_TRUE(row.promoted);
   EXPECT_TRUE(row.wire_bf16);
 }
@@ -243,11 +247,20 @@ TEST(HloGolden, CallCarriesItsAttributes) {
   EXPECT_EQ(first.attributes.at("fingerprint"), second.attributes.at("fingerprint"));
 }
 
-TEST(HloGolden, ScatterHasItsOwnTarget) {
-  const auto output = run_checked(golden(kJaxFolder, "psum_scatter_bf16"), all_options());
-  const Call call = call_of(output.module, output.rows.at(0).instruction);
-  EXPECT_EQ(call.target, "tersum_reduce_scatter");
-  EXPECT_EQ(call.attributes.at("wire_bf16"), "true");
+// wire_bf16 overrides the codec, so it must not be set beside one that sends less.
+TEST(HloGolden, OnlyTheExactCodecSendsPromotedSumsAsBf16) {
+  const std::string module = golden(kJaxFolder, "psum_scatter_bf16");
+  for (const std::string codec : {"exact", "int8/128"}) {
+    auto options = all_options();
+    options.codec = codec;
+    const auto output = run_checked(module, options);
+    const Call call = call_of(output.module, output.rows.at(0).instruction);
+    EXPECT_EQ(call.target, "tersum_reduce_scatter");
+    EXPECT_EQ(call.attributes.at("codec"), '"' + codec + '"');
+    EXPECT_EQ(call.attributes.at("wire_bf16"), codec == "exact" ? "true" : "false");
+    EXPECT_EQ(output.rows.at(0).wire_bf16, codec == "exact");
+    EXPECT_TRUE(output.rows.at(0).promoted);
+  }
 }
 
 // The two processes' modules differ (module counter, source files), their fingerprints do not; and
