@@ -37,9 +37,9 @@ CALL_BANS = (
     ),
     CallBan(
         "random",
-        re.compile(r"\b(random_device|getrandom|getentropy|rand|srand|random|drand48)\b\s*[({]"
-                   r"|\bstd::random_device\b"),
-        ("src", "include", "tests/sim"),
+        re.compile(r"\b(random_device|getrandom|getentropy|rand|srand|drand48)\b\s*[({]"
+                   r"|\bstd::random_device\b|::random\s*\("),
+        ("src", "include"),
         ("src/platform/",),
         "randomness comes only from src/platform; take a Random",
     ),
