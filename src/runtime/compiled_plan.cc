@@ -117,7 +117,9 @@ Result<std::shared_ptr<const CompiledPlan>> compile_plan(const PlanRequest& requ
                                                          const Codec& codec, int rank,
                                                          const SliceLimits& limits) {
   TERSUM_CHECK(rank >= 0 && rank < request.size);
-  Result<Plan> made = make_plan(request);
+  PlanRequest own_request = request;
+  own_request.only_rank = rank;
+  Result<Plan> made = make_plan(own_request);
   if (!made.ok()) return made.status();
   const Plan& source = made.value();
   auto plan = std::make_shared<CompiledPlan>();

@@ -31,7 +31,7 @@ Progress::~Progress() {
   }
   async_work_.notify_all();
   node_->wake();
-  if (thread_.joinable()) thread_.join();
+  thread_.join();
 }
 
 void Progress::idle(int& idle_rounds, int64_t deadline_ns) {
@@ -85,9 +85,7 @@ bool Progress::wait_for_condition(const Condition& condition, int64_t timeout_ns
     lock.unlock();
     drive(condition, deadline);
     lock.lock();
-    role_taken_ = false;
-    role_free_.notify_all();
-    async_work_.notify_all();
+    give_role_back();
   }
   return true;
 }
@@ -122,9 +120,14 @@ void Progress::drain(int64_t timeout_ns) {
       },
       deadline);
   lock.lock();
+  give_role_back();
+}
+
+// The progress thread is woken only for work that is left: a blocking caller alone costs no switch.
+void Progress::give_role_back() {
   role_taken_ = false;
-  role_free_.notify_all();
-  async_work_.notify_all();
+  if (waiters_.load(std::memory_order_relaxed) > 0) role_free_.notify_all();
+  if (node_->busy()) async_work_.notify_one();
 }
 
 void Progress::submit_async(std::shared_ptr<Operation> operation) {
@@ -141,7 +144,11 @@ void Progress::rouse_thread() {
   if (thread_mode_ == Thread::kNone) return;
   {
     const std::lock_guard lock(mutex_);
-    if (!thread_.joinable()) thread_ = std::thread([this] { thread_main(); });
+    if (!thread_started_) {
+      // Without a thread the call still advances whenever a caller waits.
+      thread_started_ = thread_.start([](void* self) { static_cast<Progress*>(self)->thread_main(); },
+                                      this).ok();
+    }
   }
   async_work_.notify_one();
 }
@@ -166,8 +173,7 @@ void Progress::thread_main() {
         },
         INT64_MAX);
     lock.lock();
-    role_taken_ = false;
-    role_free_.notify_all();
+    give_role_back();
   }
 }
 

@@ -17,8 +17,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <thread>
 
+#include "platform/service_thread.h"
 #include "runtime/node.h"
 
 namespace tersum {
@@ -61,6 +61,7 @@ class Progress {
   template <typename Condition>
   void drive(const Condition& stop, int64_t deadline_ns);
   void rouse_thread();
+  void give_role_back();  // requires mutex_
   void idle(int& idle_rounds, int64_t deadline_ns);
   void thread_main();
 
@@ -72,7 +73,8 @@ class Progress {
   bool role_taken_ = false;
   bool stopping_ = false;
   std::atomic<int> waiters_{0};  // callers that wait for the role
-  std::thread thread_;
+  bool thread_started_ = false;
+  ServiceThread thread_;
 };
 
 }  // namespace tersum
