@@ -2,8 +2,8 @@
 
     python examples/train_demo/train_check.py [--processes 4] [--steps 300] [--wire int8/128]
 
-Runs `train.py` with three seeds on JAX's own collectives and on the tried wire, by default over
-four processes on loopback, prints both curves with the band, and ends with 1 if a claim fails.
+Runs `train.py` with three seeds on the exact and on the tried wire, by default over four processes
+on loopback, prints both curves with the band, and ends with 1 if a claim fails.
 `--processes 1` uses four devices of one process instead (and then needs no network).
 Takes two to four minutes on two cores.
 """
@@ -34,7 +34,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--window", type=int, default=25, help="steps averaged for the comparison")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--plain", default="jax", help="the wire that makes the band")
+    parser.add_argument("--plain", default="exact", help="the wire that makes the band")
     parser.add_argument("--wire", default="int8/128", help="the wire that is tried")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "train_demo")
     return parser.parse_args()

@@ -99,7 +99,7 @@ def test_the_demo_runs_in_small_over_loopback(tmp_path: Path) -> None:
         ],
         capture_output=True,
         text=True,
-        timeout=220,
+        timeout=600,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         check=False,
     )
