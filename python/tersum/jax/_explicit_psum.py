@@ -18,9 +18,9 @@ def psum(x: T, axis_name: Hashable | tuple[Hashable, ...], *, codec: str = "int8
 
     ``x``: an array or a pytree of arrays; the result has its shapes and types. For use inside
     ``jax.shard_map`` (or ``pmap``), under ``jit``, ``grad`` and ``vmap``; the derivative is that of
-    ``lax.psum``, and where that is a sum again, it travels in ``codec`` too. Works with
-    and without :func:`tersum.jax.install`, whose ``min_bytes`` and ``local`` hold here as well; what
-    is left to XLA, and why, :func:`tersum.jax.report` tells.
+    ``lax.psum``, and where that is a sum again, it travels in ``codec`` too. Works with and without
+    :func:`tersum.jax.install`, whose ``min_bytes`` and ``local`` hold here as well; what is left to
+    XLA, and why, :func:`tersum.jax.report` tells.
 
     ``InvalidArgumentError`` for an unknown codec.
     """
