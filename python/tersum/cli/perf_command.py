@@ -108,6 +108,11 @@ def add_parser(commands: Any) -> None:
     )
     how.add_argument("--iters", type=positive, default=20, metavar="N", help="default 20")
     how.add_argument("--warmup", type=whole, default=3, metavar="N", help="default 3")
+    how.add_argument(
+        "--in-place",
+        action="store_true",
+        help="all_reduce into its input, as gloo always does; default: into another array",
+    )
     how.add_argument("--seed", type=whole, default=1, metavar="N", help="of the data; default 1")
     how.add_argument("--timeout-ms", type=positive, default=120_000, metavar="N", help="per call")
     how.add_argument("--store", metavar="URL", help="where ranks of a launcher meet")
@@ -142,6 +147,7 @@ def make_options(arguments: argparse.Namespace) -> PerfOptions:
         iters=arguments.iters,
         warmup=arguments.warmup,
         seed=arguments.seed,
+        in_place=arguments.in_place,
         compare=arguments.compare,
         timeout_ms=arguments.timeout_ms,
         streams=arguments.streams,

@@ -47,6 +47,9 @@ def _tersum_call(
     group: Communicator, options: PerfOptions, codec: str, plan: str
 ) -> Callable[[Values, Values], Callable[[], object]]:
     def prepare(x: Values, out: Values) -> Callable[[], object]:
+        if options.op == "all_reduce" and options.in_place:
+            np.copyto(out, x)
+            return lambda: group.all_reduce(out, options.redop, codec, plan, out=out)
         if options.op == "all_reduce":
             return lambda: group.all_reduce(x, options.redop, codec, plan, out=out)
         if options.op == "reduce_scatter":

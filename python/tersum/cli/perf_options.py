@@ -29,6 +29,7 @@ class PerfOptions:
     timeout_ms: int
     streams: int
     link_bits_per_s: int  # 0: not shaped
+    in_place: bool = False  # all_reduce: the input is the output, as gloo always works
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for json.dumps."""
