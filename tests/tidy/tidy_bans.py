@@ -38,7 +38,7 @@ CALL_BANS = (
     CallBan(
         "random",
         re.compile(r"\b(random_device|getrandom|getentropy|rand|srand|drand48)\b\s*[({]"
-                   r"|\bstd::random_device\b|::random\s*\("),
+                   r"|\bstd::random_device\b|(?<!\w)::random\s*\("),
         ("src", "include"),
         ("src/platform/",),
         "randomness comes only from src/platform; take a Random",
