@@ -15,16 +15,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax._src import distributed
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jax_launch import join
 
 import tersum.jax
 
-TIMEOUT_MS = 6_000
+TIMEOUT_MS = int(os.environ.get("TERSUM_E2E_TIMEOUT_MS", "6000"))
 
 
-def leave() -> None:
+def leave(index: int, case: str) -> None:
+    """Ends this process without goodbye. Process 0 goes last: it runs the coordination service, and
+    JAX aborts the others when that is gone."""
+    client = distributed.global_state.client
+    if index == 0:
+        other = 2 if case == "peer_lost" else 1
+        client.blocking_key_value_get(f"left/{other}", 60_000)
+        time.sleep(3)  # the other hears that its key is set, and is gone
+    else:
+        client.key_value_set(f"left/{index}", "yes")
     sys.stdout.flush()
     os._exit(0)
 
@@ -112,8 +122,10 @@ def main() -> None:
         function.__name__: function
         for function in (peer_lost, different_options, different_programs, not_installed_everywhere)
     }[sys.argv[1]]
-    case(join())
-    leave()
+    index = join()
+    jax.devices()  # JAX itself waits here until all processes have started
+    case(index)
+    leave(index, sys.argv[1])
 
 
 main()
