@@ -38,6 +38,7 @@ ensure_tersum() {
   fi
   say "Building tersum into .venv"
   mapfile -t -O "${#options[@]}" options < <(strict_options --config-settings=cmake.define.)
-  "$venv/bin/python" -m pip install -qq "${options[@]}" .
+  # By the names that CMake finds by itself: ccache takes c++ and g++ for two compilers.
+  CC=${CC:-cc} CXX=${CXX:-c++} "$venv/bin/python" -m pip install -qq "${options[@]}" .
   echo "$wanted" >"$stamp"
 }
