@@ -38,6 +38,9 @@ class HostLink : public Link {
   // Some output waits for the peer to take what is before it.
   [[nodiscard]] virtual bool blocked() const = 0;
 
+  // Whether input shows only in the poller, not in memory that poll() looks at.
+  [[nodiscard]] virtual bool needs_poller() const = 0;
+
   // The link has ended and neither side needs anything of it any more.
   [[nodiscard]] virtual bool retired() const = 0;
 };

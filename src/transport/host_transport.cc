@@ -19,7 +19,7 @@ namespace {
 
 // Measured: see docs/performance.md; more pays only where one connection cannot fill the wire.
 constexpr int kDefaultTcpStreams = 1;
-// A busy transport asks the kernel for news only every so many rounds.
+// Where nothing hurries, the kernel is asked for news only every so many rounds.
 constexpr unsigned kRoundsPerDispatch = 8;
 
 class HostTransport final : public Transport, private Inbound::Policy, private Outbound::Policy {
@@ -47,7 +47,7 @@ class HostTransport final : public Transport, private Inbound::Policy, private O
   bool may_accept(ProcessId peer) override;
   bool should_wait(ProcessId peer) override { return inbound_.expects(peer); }
 
-  Status listen_unix_name();
+  void listen_for_sharing();
   bool poll_links();
   bool poll_handshakes();
   void add_link(Established parts);
@@ -80,8 +80,13 @@ Result<std::unique_ptr<Transport>> HostTransport::create(const HostTransportOpti
   std::unique_ptr<HostTransport> transport(new HostTransport());
   Result<std::unique_ptr<Poller>> poller = Poller::create();
   if (!poller.ok()) return poller.status();
-  Result<std::unique_ptr<Arena>> arena =
-      Arena::create(options.shared_memory, options.arena_capacity_bytes);
+  bool shared = options.shared_memory;
+  Result<std::unique_ptr<Arena>> arena = Arena::create(shared, options.arena_capacity_bytes);
+  if (!arena.ok() && shared) {
+    // A sandbox without memory files still has TCP.
+    shared = false;
+    arena = Arena::create(false, options.arena_capacity_bytes);
+  }
   if (!arena.ok()) return arena.status();
   Result<UniqueFd> doorbell = make_doorbell();
   if (!doorbell.ok()) return doorbell.status();
@@ -90,16 +95,16 @@ Result<std::unique_ptr<Transport>> HostTransport::create(const HostTransportOpti
   transport->doorbell_ = std::move(doorbell).value();
   TERSUM_RETURN_IF_ERROR(
       transport->poller_->add(transport->doorbell_.get(), &transport->doorbell_flags_, true));
-  transport->shares_memory_ = options.shared_memory;
+  transport->shares_memory_ = shared;
   transport->tcp_streams_ = options.tcp_streams;
-  HandshakeContext& shared = transport->handshakes_;
-  shared.self = {options.random->next(), options.random->next()};
-  shared.poller = transport->poller_.get();
-  shared.clock = options.clock;
-  shared.random = options.random;
-  shared.arena = transport->arena_.get();
-  shared.doorbell = transport->doorbell_.get();
-  transport->own_.id = shared.self;
+  HandshakeContext& context = transport->handshakes_;
+  context.self = {options.random->next(), options.random->next()};
+  context.poller = transport->poller_.get();
+  context.clock = options.clock;
+  context.random = options.random;
+  context.arena = transport->arena_.get();
+  context.doorbell = transport->doorbell_.get();
+  transport->own_.id = context.self;
   return std::unique_ptr<Transport>(std::move(transport));
 }
 
@@ -108,16 +113,18 @@ HostTransport::~HostTransport() {
   for (const auto& link : links_) link->close();
 }
 
-Status HostTransport::listen_unix_name() {
+void HostTransport::listen_for_sharing() {
   own_.boot = boot_id();
   own_.network = network_namespace_id();
-  if (!shares_memory_) return {};
+  if (!shares_memory_) return;
   const std::string name = "tersum-" + process_name(self());
   Result<UniqueFd> fd = listen_unix(name);
-  if (!fd.ok()) return fd.status();
+  if (!fd.ok()) {
+    shares_memory_ = false;  // peers see no name and come over TCP
+    return;
+  }
   own_.unix_name = name;
   inbound_.add_listener(std::move(fd).value(), Carrier::kSharedMemory);
-  return {};
 }
 
 Status HostTransport::listen(const ListenOptions& options) {
@@ -139,7 +146,7 @@ Status HostTransport::listen(const ListenOptions& options) {
     if (!told.ok()) return told.status();
     bound = std::move(told);
   }
-  TERSUM_RETURN_IF_ERROR(listen_unix_name());
+  listen_for_sharing();
   own_.tcp = bound->to_string();
   inbound_.add_listener(std::move(fd).value(), Carrier::kTcp);
   if (options.tcp_streams > 0) tcp_streams_ = options.tcp_streams;
@@ -247,10 +254,13 @@ bool HostTransport::poll() {
   TERSUM_CHECK(!polling_);
   polling_ = true;
   bool moved = poll_links();
-  const bool blocked =
-      std::any_of(links_.begin(), links_.end(), [](const auto& link) { return link->blocked(); });
-  // Sockets become ready only by an edge from the poller; shared memory is looked at directly.
-  if (!moved || blocked || ++rounds_ % kRoundsPerDispatch == 0) {
+  bool news_likely = false;
+  for (const auto& link : links_) {
+    news_likely |= link->blocked() || (!moved && link->needs_poller());
+  }
+  // Shared memory is looked at directly, so asking the kernel (0.3 us) can wait; sockets become
+  // ready only by an edge from the poller.
+  if (news_likely || ++rounds_ % kRoundsPerDispatch == 0) {
     if (poller_->dispatch() > 0) moved |= poll_links();
   }
   if (doorbell_flags_.readable) {

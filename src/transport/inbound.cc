@@ -45,8 +45,9 @@ bool Inbound::is_admitted(const HandshakeFrame& hello) const {
 }
 
 bool Inbound::accept_from(Listener& listener) {
+  if (!listener.flags.readable) return false;
   const int64_t now = context_->clock->now_ns();
-  if (!listener.flags.readable || now < listener.retry_ns) return false;
+  if (now < listener.retry_ns) return false;
   bool moved = false;
   for (int i = 0; i < kAcceptsPerRound; ++i) {
     Result<UniqueFd> fd = accept_connection(listener.fd.get());

@@ -36,7 +36,9 @@ class ShmLink final : public HostLink {
 
   bool prepare_sleep() override;
   void finish_sleep() override;
-  [[nodiscard]] bool blocked() const override { return !queue_.empty(); }
+  // Room in the mailbox is looked for by poll() itself.
+  [[nodiscard]] bool blocked() const override { return false; }
+  [[nodiscard]] bool needs_poller() const override { return false; }
   [[nodiscard]] bool retired() const override { return down_ && !socket_; }
 
  private:

@@ -30,6 +30,7 @@ class TcpLink final : public HostLink, private StreamSink {
   void finish_sleep() override {}
   [[nodiscard]] int64_t next_deadline_ns() const override { return deadline_ns_; }
   [[nodiscard]] bool blocked() const override;
+  [[nodiscard]] bool needs_poller() const override { return !retired(); }
   [[nodiscard]] bool retired() const override;
 
   [[nodiscard]] size_t stream_count() const { return streams_.size(); }
