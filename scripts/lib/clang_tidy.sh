@@ -5,10 +5,9 @@ run_clang_tidy() {
   local state=build/lint shared unit count
   # compile_commands.json is all that is needed from the build; nothing is compiled.
   mkdir -p build/release "$state"
-  cmake --preset release -DPython_EXECUTABLE="$venv/bin/python" >"$state/configure.log" ||
+  cmake --preset release --no-warn-unused-cli -DPython_EXECUTABLE="$venv/bin/python" >"$state/configure.log" ||
     fail "configuring failed; see $state/configure.log"
-  shared=$(find src include bench tools python -name '*.h' -print0 2>/dev/null |
-    LC_ALL=C sort -z | xargs -0 sha256sum .clang-tidy | sha256sum | cut -c 1-32)
+  shared=$(git ls-files -z -- '*.h' | xargs -0 sha256sum .clang-tidy | sha256sum | cut -c 1-32)
   : >"$state/todo"
   for unit in $(git ls-files -- 'src/*.cc' 'tools/*.cc'); do
     grep -qF "/$unit\"" build/release/compile_commands.json || continue
