@@ -48,10 +48,10 @@ class Work {
 // What a communicator has done since it was made; sums over its calls.
 struct CommunicatorStats {
   uint64_t calls = 0;
-  uint64_t values = 0;            // elements handed in
-  uint64_t wire_bytes_sent = 0;   // payload bytes that left this rank, headers not counted
+  uint64_t values = 0;           // elements handed in
+  uint64_t wire_bytes_sent = 0;  // payload bytes that left this rank, headers not counted
   uint64_t wire_bytes_received = 0;
-  double seconds = 0;             // from start to end of each call, summed
+  double seconds = 0;  // from start to end of each call, summed
 };
 
 class Communicator {
@@ -91,8 +91,8 @@ class Communicator {
   Work start_all_gather(const void* input, void* output, size_t count, DataType type,
                         const CallOptions& options);
 
-  // `data` of rank `root` arrives in `data` of every rank (with a lossy codec the root's becomes what
-  // the others decode).
+  // `data` of rank `root` arrives in `data` of every rank (with a lossy codec the root's becomes
+  // what the others decode).
   Status broadcast(void* data, size_t count, DataType type, int root, const CallOptions& options);
   Work start_broadcast(void* data, size_t count, DataType type, int root,
                        const CallOptions& options);
@@ -102,8 +102,9 @@ class Communicator {
   // `attended` as in CallOptions.
   Work start_barrier(int64_t timeout_ms = 0, bool attended = false);
 
-  // A communicator of the ranks that pass the same `color`, ordered by (`key`, old rank). Collective
-  // over this communicator; blocks. A negative color takes part and gets an empty communicator.
+  // A communicator of the ranks that pass the same `color`, ordered by (`key`, old rank).
+  // Collective over this communicator; blocks. A negative color takes part and gets an empty
+  // communicator.
   Result<Communicator> split(int color, int key);
 
   // Ends all calls in flight with kAborted here, and on the other ranks as soon as they hear of it;
@@ -118,8 +119,8 @@ class Communicator {
 
   // The largest error that one element of a sum may have under this plan and codec:
   //   sum over the ranks of the codec's bound for their blocks' absmax, plus that of the sum's own
-  //   quantization; see docs/plans.md. `absmax` is the largest magnitude any rank holds, `sum_absmax`
-  //   that of the exact sum.
+  //   quantization; see docs/plans.md. `absmax` is the largest magnitude any rank holds,
+  //   `sum_absmax` that of the exact sum.
   [[nodiscard]] Result<double> error_bound(std::string_view codec, PlanKind plan, size_t count,
                                            DataType type, double absmax, double sum_absmax) const;
 

@@ -1,7 +1,7 @@
 // Which instruction set the codec kernels use on this CPU.
 //
-// Thread safety: any thread. The choice is made once, at the first use of a kernel; all choices give
-// the same bits.
+// Thread safety: any thread. The choice is made once, at the first use of a kernel; all choices
+// give the same bits.
 #pragma once
 
 #include <string>

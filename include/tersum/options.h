@@ -36,7 +36,8 @@ enum class TransportKind : uint8_t { kAuto = 0, kTcp = 1, kSharedMemory = 2 };
 std::string_view transport_kind_name(TransportKind kind);
 std::optional<TransportKind> parse_transport_kind(std::string_view name);
 
-// Options of one call. All ranks must pass equal `codec` and `plan`; `timeout_ms` is each rank's own.
+// Options of one call. All ranks must pass equal `codec` and `plan`; `timeout_ms` is each rank's
+// own.
 struct CallOptions {
   // A codec spec: "exact", "bf16", "int8", "int8/32", "int4/128". What is not a sum or average of
   // float32, bfloat16 or float16 takes the exact path whatever is named here.

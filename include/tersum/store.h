@@ -36,8 +36,8 @@ class Store {
 Result<std::shared_ptr<Store>> make_tcp_store(const std::string& host, uint16_t port, bool serve,
                                               int64_t timeout_ms);
 
-// A store in a directory that all ranks can reach; made if absent. Stale keys of an earlier run must
-// be removed by the caller (use a fresh directory per run).
+// A store in a directory that all ranks can reach; made if absent. Stale keys of an earlier run
+// must be removed by the caller (use a fresh directory per run).
 Result<std::shared_ptr<Store>> make_file_store(const std::string& directory);
 
 // By URL: "tcp://host:port" (rank 0 serves) or "file:///path".

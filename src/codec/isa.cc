@@ -1,4 +1,4 @@
-#include "codec/isa.h"
+#include "codec/force_isa.h"
 
 #include "codec/kernels/dispatch.h"
 

@@ -22,8 +22,9 @@ void set_option(int fd, int level, int name, int value) {
   setsockopt(fd, level, name, &value, sizeof value);
 }
 
-// Pacing (bbr's, with a timer per connection) spreads packets over a wire; on loopback there is none, and
-// the timers cost a fifth of the throughput. Reno sends at once and may be chosen by everybody.
+// Pacing (bbr's, with a timer per connection) spreads packets over a wire; on loopback there is
+// none, and the timers cost a fifth of the throughput. Reno sends at once and may be chosen by
+// everybody.
 void unpace_loopback(int fd) {
   sockaddr_storage local{};
   socklen_t length = sizeof local;

@@ -1,9 +1,10 @@
 // CallDescriptor: the arguments of a collective that all ranks must agree on; payload of kReady.
 //
-// Pure values. Invariant: a descriptor from the wire is only compared with the local one and printed,
-// never used to size anything.
+// Pure values. Invariant: a descriptor from the wire is only compared with the local one and
+// printed, never used to size anything.
 //
-// Offsets: collective 0, op 1, type 2, plan 3, root 4, count 8, codec length 16, codec text 17..127.
+// Offsets: collective 0, op 1, type 2, plan 3, root 4, count 8, codec length 16, codec
+// text 17..127.
 #pragma once
 
 #include <cstddef>
@@ -32,11 +33,13 @@ struct CallDescriptor {
   std::string_view codec;  // canonical spec; views memory that outlives the descriptor
 };
 
-void encode_descriptor(const CallDescriptor& descriptor, std::span<std::byte, kDescriptorBytes> out);
+void encode_descriptor(const CallDescriptor& descriptor,
+                       std::span<std::byte, kDescriptorBytes> out);
 // The codec text views `in`. Empty when the bytes are no descriptor.
 std::optional<CallDescriptor> decode_descriptor(std::span<const std::byte> in);
 
-// Ok when equal; else kDisagreement naming the first differing argument, both values and both ranks.
+// Ok when equal; else kDisagreement naming the first differing argument, both values and both
+// ranks.
 Status compare_descriptors(const CallDescriptor& own, int own_rank, const CallDescriptor& other,
                            int other_rank);
 

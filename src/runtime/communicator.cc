@@ -72,8 +72,8 @@ CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Progress> progress,
 CommunicatorImpl::~CommunicatorImpl() { close(); }
 
 Status CommunicatorImpl::run(const CallArguments& arguments, const CallOptions& call_options) {
-  auto operation = start_call(member_, arguments, call_options, options_.timeout_ms, 0, false,
-                              nullptr, nullptr);
+  auto operation =
+      start_call(member_, arguments, call_options, options_.timeout_ms, 0, false, nullptr, nullptr);
   if (!operation.ok()) return operation.status();
   return operation.value()->wait(-1);
 }
@@ -134,8 +134,8 @@ Result<Communicator> CommunicatorImpl::split(int color, int key) {
   }
   CallOptions exact;
   exact.codec = "exact";
-  CallArguments gather{Collective::kAllGather, &own,          choices.data(), 2,
-                       DataType::kInt64,       ReduceOp::kSum, 0};
+  CallArguments gather{Collective::kAllGather, &own, choices.data(), 2, DataType::kInt64,
+                       ReduceOp::kSum,         0};
   TERSUM_RETURN_IF_ERROR(run(gather, exact));
   if (color < 0) return Communicator();
   std::vector<std::tuple<int64_t, int>> members;
@@ -208,7 +208,7 @@ Status no_communicator() {
 
 #define TERSUM_RUN(arguments, options) \
   return impl_ ? impl_->run(arguments, options) : no_communicator()
-#define TERSUM_START(arguments, options)   \
+#define TERSUM_START(arguments, options)          \
   return impl_ ? impl_->start(arguments, options) \
                : Work(std::make_shared<FailedWork>(no_communicator()))
 
@@ -236,9 +236,8 @@ Work Communicator::start_reduce_scatter(const void* input, void* output, size_t 
 
 Status Communicator::all_gather(const void* input, void* output, size_t count, DataType type,
                                 const CallOptions& options) {
-  TERSUM_RUN(
-      (CallArguments{Collective::kAllGather, input, output, count, type, ReduceOp::kSum, 0}),
-      options);
+  TERSUM_RUN((CallArguments{Collective::kAllGather, input, output, count, type, ReduceOp::kSum, 0}),
+             options);
 }
 
 Work Communicator::start_all_gather(const void* input, void* output, size_t count, DataType type,
@@ -250,9 +249,8 @@ Work Communicator::start_all_gather(const void* input, void* output, size_t coun
 
 Status Communicator::broadcast(void* data, size_t count, DataType type, int root,
                                const CallOptions& options) {
-  TERSUM_RUN(
-      (CallArguments{Collective::kBroadcast, data, data, count, type, ReduceOp::kSum, root}),
-      options);
+  TERSUM_RUN((CallArguments{Collective::kBroadcast, data, data, count, type, ReduceOp::kSum, root}),
+             options);
 }
 
 Work Communicator::start_broadcast(void* data, size_t count, DataType type, int root,

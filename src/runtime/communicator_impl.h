@@ -1,4 +1,5 @@
-// CommunicatorImpl: what a public Communicator refers to. See tersum/communicator.h for the contract.
+// CommunicatorImpl: what a public Communicator refers to. See tersum/communicator.h for the
+// contract.
 #pragma once
 
 #include <memory>
@@ -14,8 +15,8 @@ namespace tersum {
 
 class CommunicatorImpl {
  public:
-  // The member must be registered with the progress's node already. `admitted`: the group has a token
-  // of its own, to be forgotten at the end.
+  // The member must be registered with the progress's node already. `admitted`: the group has a
+  // token of its own, to be forgotten at the end.
   CommunicatorImpl(std::shared_ptr<Progress> progress, std::shared_ptr<Member> member,
                    CommunicatorOptions options, bool admitted);
   ~CommunicatorImpl();

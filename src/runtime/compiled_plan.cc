@@ -7,14 +7,15 @@
 namespace tersum {
 namespace {
 
-// A chunk is cut into at least this many slices, where that leaves messages of a useful size, so that
-// encoding, sending and decoding overlap: the part that cannot overlap is one slice at either end.
+// A chunk is cut into at least this many slices, where that leaves messages of a useful size, so
+// that encoding, sending and decoding overlap: the part that cannot overlap is one slice at either
+// end.
 constexpr size_t kSlicesPerChunk = 16;
 constexpr size_t kSliceBytesMin = kEagerBytesMax;
 constexpr uint32_t kWindowMax = 64;
 
-// The slice in values. Wire bytes decide, because the best message size is one in bytes; the memory in
-// flight, 2 (n-1) flows of `window` slices, decides when there are many ranks.
+// The slice in values. Wire bytes decide, because the best message size is one in bytes; the memory
+// in flight, 2 (n-1) flows of `window` slices, decides when there are many ranks.
 void set_geometry(const SliceLimits& limits, size_t chunk_values, CompiledPlan& plan) {
   const size_t block = plan.codec->block();
   const size_t block_bytes = std::max<size_t>(plan.codec->wire_bytes(block), 1);
@@ -42,7 +43,8 @@ std::vector<std::pair<uint64_t, uint32_t>> make_lookup(const CompiledPlan& plan,
   std::vector<std::pair<uint64_t, uint32_t>> lookup;
   lookup.reserve(flows.size());
   for (uint32_t i = 0; i < flows.size(); ++i) {
-    lookup.emplace_back(flow_key(plan.roles[flows[i].role].chunk, flows[i].phase, flows[i].peer), i);
+    lookup.emplace_back(flow_key(plan.roles[flows[i].role].chunk, flows[i].phase, flows[i].peer),
+                        i);
   }
   std::sort(lookup.begin(), lookup.end());
   return lookup;
@@ -132,8 +134,8 @@ Result<std::shared_ptr<const CompiledPlan>> compile_plan(const PlanRequest& requ
   }
   set_geometry(limits, chunk_values, *plan);
   const std::vector<Step>& steps = source.steps[static_cast<size_t>(rank)];
-  // Steps grouped by chunk, in the order in which this rank first meets each chunk: the plan's way of
-  // spreading load.
+  // Steps grouped by chunk, in the order in which this rank first meets each chunk: the plan's way
+  // of spreading load.
   std::vector<std::vector<Step>> per_chunk(source.chunks.size());
   std::vector<uint32_t> order;
   for (const Step& step : steps) {

@@ -4,8 +4,8 @@
 // Flow control is per flow, and flows of one chunk form a tree, so a full window can only wait for
 // messages nearer to the tree's end: no cycle, no deadlock.
 //
-// Thread safety: immutable once made. Invariant: geometry (slice length, window) depends only on what
-// all ranks agree on.
+// Thread safety: immutable once made. Invariant: geometry (slice length, window) depends only on
+// what all ranks agree on.
 #pragma once
 
 #include <cstddef>
@@ -53,7 +53,7 @@ struct ChunkRole {
   bool finishes = false;
   FlowRange finals;
   // Gather side.
-  FlowRange store;     // 0 or 1 flow
+  FlowRange store;  // 0 or 1 flow
   FlowRange forwards;
 };
 

@@ -43,7 +43,10 @@ class DeviceWorldImpl final : public DeviceWorld {
  public:
   DeviceWorldImpl(std::shared_ptr<Progress> progress, const CommunicatorOptions& options,
                   int own_index, const Meeting& meeting)
-      : progress_(std::move(progress)), options_(options), own_index_(own_index), meeting_(meeting) {
+      : progress_(std::move(progress)),
+        options_(options),
+        own_index_(own_index),
+        meeting_(meeting) {
     for (size_t i = 0; i < meeting.extras.size(); ++i) {
       for (const int64_t device : split_numbers(meeting.extras[i])) {
         process_of_[device] = static_cast<int>(i);
@@ -52,7 +55,8 @@ class DeviceWorldImpl final : public DeviceWorld {
   }
   ~DeviceWorldImpl() override { close(); }
 
-  // A member that stands for the processes themselves: it keeps the links alive and hears of losses.
+  // A member that stands for the processes themselves: it keeps the links alive and hears of
+  // losses.
   void pin_links() {
     std::vector<RankPlace> places(meeting_.processes.size());
     for (size_t i = 0; i < places.size(); ++i) places[i] = place_of(static_cast<int>(i));
@@ -125,8 +129,8 @@ void DeviceWorldImpl::start(const KeyedCall& call, OnDone on_done, void* context
     on_done(context, member.status());
     return;
   }
-  const CallArguments arguments{call.collective, call.input, call.output, call.count,
-                                call.type,       call.op,    0};
+  const CallArguments arguments{call.collective, call.input, call.output, call.count, call.type,
+                                call.op,         0};
   auto started = start_call(member.value(), arguments, call.options, options_.timeout_ms, call.key,
                             true, on_done, context);
   if (!started.ok()) on_done(context, started.status());

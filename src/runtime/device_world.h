@@ -2,12 +2,13 @@
 //
 // What XLA's handlers need: every device is a rank, one process may hold several, calls start in
 // different orders on different devices and repeat inside loops. The world is made once per set of
-// processes; groups of devices need no further agreement, because every member derives the same group
-// id from the same list.
+// processes; groups of devices need no further agreement, because every member derives the same
+// group id from the same list.
 //
-// Thread safety: start() from any thread, never blocks. Callbacks run on the process's progress thread
-// (or inside start() when the call fails at once) and must not block or call back into the world.
-// Invariants: on_done is called exactly once per started call, after the last access to its buffers.
+// Thread safety: start() from any thread, never blocks. Callbacks run on the process's progress
+// thread (or inside start() when the call fails at once) and must not block or call back into the
+// world. Invariants: on_done is called exactly once per started call, after the last access to its
+// buffers.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +33,8 @@ struct KeyedCall {
   int64_t device = 0;              // this member's id; must be in `group` and local
   uint64_t key = 0;                // equal on all members, and on no other live call of the group
   Collective collective = Collective::kAllReduce;  // or kReduceScatter
-  const void* input = nullptr;     // count elements (reduce_scatter: group.size() * count)
-  void* output = nullptr;          // count elements; may be `input` for all_reduce
+  const void* input = nullptr;  // count elements (reduce_scatter: group.size() * count)
+  void* output = nullptr;       // count elements; may be `input` for all_reduce
   size_t count = 0;
   DataType type = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
@@ -44,9 +45,9 @@ class DeviceWorld {
  public:
   virtual ~DeviceWorld() = default;
 
-  // Process `process_index` of `process_count` with the devices `local_devices`. Publishes itself in
-  // `store` under `name`, waits for all others (blocking, up to options.timeout_ms), links with them.
-  // `store` may be null when process_count is 1.
+  // Process `process_index` of `process_count` with the devices `local_devices`. Publishes itself
+  // in `store` under `name`, waits for all others (blocking, up to options.timeout_ms), links with
+  // them. `store` may be null when process_count is 1.
   static Result<std::shared_ptr<DeviceWorld>> create(int process_index, int process_count,
                                                      std::span<const int64_t> local_devices,
                                                      std::shared_ptr<Store> store,

@@ -12,8 +12,8 @@
 namespace tersum {
 namespace {
 
-// Half a unit in the last place, relative to the value: 2^-p for a significand of p bits. 0 where sums
-// are exact (integers wrap, they do not round).
+// Half a unit in the last place, relative to the value: 2^-p for a significand of p bits. 0 where
+// sums are exact (integers wrap, they do not round).
 double rounding_unit(DataType type) {
   switch (type) {
     case DataType::kFloat64:
@@ -47,13 +47,14 @@ double rounding_floor(DataType type) {
 
 }  // namespace
 
-double compose_error_bound(const Codec& codec, const PlanErrorTerms& terms, int ranks, double absmax,
-                           double sum_absmax) {
+double compose_error_bound(const Codec& codec, const PlanErrorTerms& terms, int ranks,
+                           double absmax, double sum_absmax) {
   const DataType type = codec.value_type();
   const auto size = static_cast<double>(ranks);
   const double accumulate =
       rounding_unit(type == DataType::kFloat64 ? DataType::kFloat64 : DataType::kFloat32);
-  // Every sum of at most `size` terms rounds size - 1 times, each at most its magnitude times 2^-24.
+  // Every sum of at most `size` terms rounds size - 1 times, each at most its magnitude times
+  // 2^-24.
   double error = is_floating(type) ? (size - 1) * accumulate * size * absmax * 1.01 : 0.0;
   error += terms.contributions * codec.block_error_bound(absmax);
   // What travels or is stored is rounded to the value type once more.

@@ -1,9 +1,8 @@
 // Member: one rank's place in one group, as the node knows it.
 //
-// Thread safety: fields under `mutex` may be used from any thread; all others belong to the holder of
-// the progress role.
-// Invariants: sequence numbers are drawn in the order in which calls reach the node's inbox. `poison`
-// is set once, to the first cause, and never cleared.
+// Thread safety: fields under `mutex` may be used from any thread; all others belong to the holder
+// of the progress role. Invariants: sequence numbers are drawn in the order in which calls reach
+// the node's inbox. `poison` is set once, to the first cause, and never cleared.
 #pragma once
 
 #include <cstddef>
@@ -25,9 +24,9 @@ namespace tersum {
 // Where a rank of the group lives.
 struct RankPlace {
   ProcessId process;
-  bool local = false;     // in this process: messages are handed over, not sent
-  Link* link = nullptr;   // null while local, not linked, or after the link went down
-  bool left = false;      // said goodbye to this group
+  bool local = false;    // in this process: messages are handed over, not sent
+  Link* link = nullptr;  // null while local, not linked, or after the link went down
+  bool left = false;     // said goodbye to this group
   int64_t left_ns = 0;
 };
 
@@ -65,8 +64,9 @@ class Member {
   // Progress role only.
   uint64_t begun_calls = 0;  // sequence numbers below this have begun here
   std::vector<std::shared_ptr<Operation>> active;
-  std::vector<InMessage> parked;     // for calls that have not begun here
-  std::vector<uint64_t> failed_keys; // keyed calls that ended in an error: late messages are dropped
+  std::vector<InMessage> parked;  // for calls that have not begun here
+  std::vector<uint64_t>
+      failed_keys;  // keyed calls that ended in an error: late messages are dropped
   bool registered = false;
   std::vector<std::shared_ptr<const CompiledPlan>> plans;  // cache, most recent last
 

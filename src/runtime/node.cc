@@ -155,8 +155,8 @@ void Node::send(Member& member, const MessageHeader& header, const SlotRef& payl
   place.link->send(header, payload);
 }
 
-// In batches: what a delivery sends is delivered in the next round, so that two ranks of one process
-// cannot keep each other busy for ever inside one step.
+// In batches: what a delivery sends is delivered in the next round, so that two ranks of one
+// process cannot keep each other busy for ever inside one step.
 bool Node::deliver_local() {
   if (local_messages_.empty()) return false;
   local_batch_.swap(local_messages_);

@@ -1,10 +1,10 @@
 // Node: the engine of one process: its transport, its groups, its operations in flight.
 //
-// Thread safety: submit(), post() and wake() from any thread; everything else belongs to the holder of
-// the progress role (see progress.h). The node never waits: step() does one round of what is possible.
-// A simulation steps many nodes in one thread on a virtual clock.
-// Invariants: messages are matched to calls by (group, rank, call), never by arrival; those of a call
-// that has not begun here are parked, within a bound; those of a call that is over are dropped.
+// Thread safety: submit(), post() and wake() from any thread; everything else belongs to the holder
+// of the progress role (see progress.h). The node never waits: step() does one round of what is
+// possible. A simulation steps many nodes in one thread on a virtual clock. Invariants: messages
+// are matched to calls by (group, rank, call), never by arrival; those of a call that has not begun
+// here are parked, within a bound; those of a call that is over are dropped.
 #pragma once
 
 #include <atomic>
@@ -33,7 +33,8 @@ class Node final : public TransportSink {
   void submit(std::shared_ptr<Operation> operation);
   // Runs `task` in the next round, on the role holder's thread.
   void post(std::function<void(Node&)> task);
-  // Whether operations or tasks were handed over that have not ended: somebody has to make progress.
+  // Whether operations or tasks were handed over that have not ended: somebody has to make
+  // progress.
   [[nodiscard]] bool busy() const { return pending_.load(std::memory_order_acquire) > 0; }
   void wake() { transport_->wake(); }
   [[nodiscard]] const Clock& clock() const { return clock_; }
@@ -51,8 +52,8 @@ class Node final : public TransportSink {
   [[nodiscard]] uint64_t ended_calls() const { return ended_calls_; }
 
   void register_member(const std::shared_ptr<Member>& member);
-  // Says goodbye to the group's ranks, fails what is in flight, forgets the group and releases links
-  // that no other member uses.
+  // Says goodbye to the group's ranks, fails what is in flight, forgets the group and releases
+  // links that no other member uses.
   void unregister_member(const std::shared_ptr<Member>& member, const Status& reason);
   void poison(Member& member, const Status& cause);
   // Ends everything in flight, poisons the group here and on its other ranks.
@@ -124,7 +125,7 @@ class Node final : public TransportSink {
   std::vector<LinkState> links_;
   std::vector<InMessage> local_messages_;
   std::vector<InMessage> local_batch_;
-  std::vector<InMessage> unknown_;           // for groups not known here yet
+  std::vector<InMessage> unknown_;  // for groups not known here yet
   std::vector<uint64_t> closed_groups_;
   std::vector<std::pair<ProcessId, Status>> connect_failures_;
   uint64_t ended_calls_ = 0;

@@ -71,8 +71,8 @@ void Node::route_to_member(Member& member, InMessage message, LinkState* from) {
   if (member.parked.size() < kParkedMessagesMax) member.parked.push_back(std::move(message));
 }
 
-// A notice for a call that is not in flight here. If it poisons, every call in flight fails with it: the
-// group has lost its first cause's race, not only that call.
+// A notice for a call that is not in flight here. If it poisons, every call in flight fails with
+// it: the group has lost its first cause's race, not only that call.
 void Node::on_idle_cancel(Member& member, const InMessage& message) {
   const auto notice = decode_cancel(message.payload);
   if (!notice || !notice->poisons) return;
@@ -125,8 +125,7 @@ void Node::adopt_unknown(Member& member) {
     unknown_.erase(unknown_.begin() + static_cast<std::ptrdiff_t>(i));
     // Which link it came by was not kept; the sender's place says which it must have been.
     const bool known = message.header.from_rank < member.size();
-    LinkState* from =
-        known ? find_link(member.places[message.header.from_rank].link) : nullptr;
+    LinkState* from = known ? find_link(member.places[message.header.from_rank].link) : nullptr;
     route_to_member(member, std::move(message), from);
   }
 }
@@ -224,9 +223,9 @@ void Node::on_link_down(Link& link, const Status& reason) {
       RankPlace& place = member->places[static_cast<size_t>(rank)];
       if (place.link != &link) continue;
       place.link = nullptr;
-      poison(*member, {StatusCode::kPeerLost,
-                       member->name_of(rank) + " is gone (" + std::string(reason.message()) +
-                           "); make a new communicator without it"});
+      poison(*member, {StatusCode::kPeerLost, member->name_of(rank) + " is gone (" +
+                                                  std::string(reason.message()) +
+                                                  "); make a new communicator without it"});
       for (const auto& operation : member->active) operation->on_peer_down(*this, rank, reason);
     }
   }

@@ -12,7 +12,8 @@ namespace tersum {
 namespace {
 
 constexpr int64_t kNsPerMs = 1'000'000;
-// A rank that said goodbye cannot enter any more, but its last messages may still be on another stream.
+// A rank that said goodbye cannot enter any more, but its last messages may still be on another
+// stream.
 constexpr int64_t kGoodbyeGraceNs = 1'000 * kNsPerMs;
 
 PlanRequest plan_request(const CallRequest& request, int size) {
@@ -211,8 +212,8 @@ void Operation::on_data(Node& node, InMessage message) {
   const auto index = static_cast<uint32_t>(flow);
   const ChunkRole& role = plan_->roles[plan_->in_flows[index].role];
   InState& state = in_[index];
-  const bool in_window = got.slice >= state.consumed && got.slice - state.consumed < plan_->window &&
-                         got.slice < role.slices;
+  const bool in_window = got.slice >= state.consumed &&
+                         got.slice - state.consumed < plan_->window && got.slice < role.slices;
   if (!in_window || inbox(index, got.slice).payload.data() != nullptr) {
     fail_protocol(node, got.from_rank, "a slice outside its window");
     return;
@@ -238,9 +239,8 @@ void Operation::on_credit(Node& node, const MessageHeader& got) {
 }
 
 void Operation::fail_protocol(Node& node, int from_rank, const char* what) {
-  fail(node, {StatusCode::kProtocol,
-              member_->name_of(from_rank) + " sent " + what +
-                  "; check that all ranks run the same version of tersum"});
+  fail(node, {StatusCode::kProtocol, member_->name_of(from_rank) + " sent " + what +
+                                         "; check that all ranks run the same version of tersum"});
 }
 
 bool Operation::advance(Node& node, int64_t now_ns) {
@@ -282,8 +282,8 @@ void Operation::check_deadline(Node& node, int64_t now_ns) {
   fail(node, {StatusCode::kTimeout, blame(node)});
 }
 
-// Who holds the call up: ranks that have not entered, else ranks that do not answer, else ranks whose
-// data is missing.
+// Who holds the call up: ranks that have not entered, else ranks that do not answer, else ranks
+// whose data is missing.
 std::string Operation::blame(const Node& node) const {
   std::string late, silent, owing;
   const auto add = [](std::string& list, const std::string& name) {

@@ -1,15 +1,15 @@
 // Operation: one collective in flight on one rank, as a state machine that only advances.
 //
-// It runs a compiled plan slice by slice: contributions are encoded straight into what travels, combined
-// by the chunk's owner straight from what arrived, and the owner's bytes are decoded by everybody. It
-// owns no thread, never waits, and knows no transport: it sends through its node.
+// It runs a compiled plan slice by slice: contributions are encoded straight into what travels,
+// combined by the chunk's owner straight from what arrived, and the owner's bytes are decoded by
+// everybody. It owns no thread, never waits, and knows no transport: it sends through its node.
 //
-// Thread safety: begin, on_message, advance, fail belong to the holder of the progress role. `done`,
-// `status` (after done) and the wait of the runtime may be used from any thread.
-// Invariants: the caller's memory is touched only between begin() and the moment `done` becomes true,
-// and only by the role's holder. An operation ends without error only after every rank's descriptor
-// was received and agreed, so no message of a completed call can still be under way to this rank.
-// Objects are pooled: no allocation after the first call of a size.
+// Thread safety: begin, on_message, advance, fail belong to the holder of the progress role.
+// `done`, `status` (after done) and the wait of the runtime may be used from any thread.
+// Invariants: the caller's memory is touched only between begin() and the moment `done` becomes
+// true, and only by the role's holder. An operation ends without error only after every rank's
+// descriptor was received and agreed, so no message of a completed call can still be under way to
+// this rank. Objects are pooled: no allocation after the first call of a size.
 #pragma once
 
 #include <atomic>
@@ -131,7 +131,8 @@ class Operation final : public WorkImpl {
   bool combine_replicated(Node& node, uint32_t role_index);
   bool store_slice(Node& node, uint32_t role_index);
   [[nodiscard]] bool have_slice(const FlowRange& range, uint32_t slice) const;
-  [[nodiscard]] bool can_send(const Node& node, const FlowRange& range, uint32_t slice, size_t bytes) const;
+  [[nodiscard]] bool can_send(const Node& node, const FlowRange& range, uint32_t slice,
+                              size_t bytes) const;
   [[nodiscard]] bool backlogged(const Node& node, const FlowRange& range) const;
   void send_slice(Node& node, const FlowRange& range, uint32_t slice, const SlotRef& slot,
                   size_t bytes);

@@ -51,8 +51,8 @@ bool Operation::have_slice(const FlowRange& range, uint32_t slice) const {
   return true;
 }
 
-// Every destination must have room: for a rank that has entered the call, its window; before that, the
-// few bytes that may travel unasked.
+// Every destination must have room: for a rank that has entered the call, its window; before that,
+// the few bytes that may travel unasked.
 bool Operation::can_send(const Node& node, const FlowRange& range, uint32_t slice,
                          size_t bytes) const {
   for (uint32_t i = 0; i < range.count; ++i) {
@@ -142,7 +142,8 @@ bool Operation::advance_combines(Node& node) {
   return moved;
 }
 
-// Contributions that need nobody else's: one slice of each chunk in turn, so that all owners can start.
+// Contributions that need nobody else's: one slice of each chunk in turn, so that all owners can
+// start.
 bool Operation::advance_leaves(Node& node) {
   int budget = kLeavesPerAdvance;
   bool moved = false;

@@ -2,7 +2,7 @@
 
 #include <mutex>
 
-#include "codec/isa.h"
+#include "codec/force_isa.h"
 #include "platform/environment.h"
 #include "platform/system_clock.h"
 #include "transport/host_transport.h"
@@ -10,8 +10,8 @@
 namespace tersum {
 namespace {
 
-// TERSUM_FORCE_ISA is obeyed or refused, never ignored: a benchmark or a test that names an instruction
-// set must not run on another.
+// TERSUM_FORCE_ISA is obeyed or refused, never ignored: a benchmark or a test that names an
+// instruction set must not run on another.
 Status apply_environment() {
   const auto isa = environment_variable("TERSUM_FORCE_ISA");
   if (!isa || isa->empty()) return {};
@@ -34,8 +34,8 @@ Result<std::shared_ptr<Progress>> acquire_process_node(const CommunicatorOptions
   transport_options.tcp_streams = options.tcp_streams;
   auto transport = make_host_transport(transport_options);
   if (!transport.ok()) return transport.status();
-  auto made = std::make_shared<Progress>(
-      std::make_unique<Node>(clock, std::move(transport).value()));
+  auto made =
+      std::make_shared<Progress>(std::make_unique<Node>(clock, std::move(transport).value()));
   current = made;
   return made;
 }

@@ -1,7 +1,7 @@
 // The engine of this process: one node on the real transport, shared by all communicators.
 //
-// Thread safety: any thread. Invariant: it exists from the first acquire until the last holder has let
-// go; then its thread, listener and links are gone.
+// Thread safety: any thread. Invariant: it exists from the first acquire until the last holder has
+// let go; then its thread, listener and links are gone.
 #pragma once
 
 #include <memory>

@@ -4,15 +4,15 @@
 #include <chrono>
 
 #include "base/check.h"
-#include "platform/fp_control.h"
 #include "platform/cpu_relax.h"
+#include "platform/fp_control.h"
 
 namespace tersum {
 namespace {
 
-// Idle rounds: a round costs about half a microsecond, so spinning lasts some 10 us, the time in which
-// a peer on the same host answers, and yielding about 200 us. With more threads than cores yielding is
-// what lets the peer run at all.
+// Idle rounds: a round costs about half a microsecond, so spinning lasts some 10 us, the time in
+// which a peer on the same host answers, and yielding about 200 us. With more threads than cores
+// yielding is what lets the peer run at all.
 constexpr int kSpinRounds = 20;
 constexpr int kYieldRounds = 220;
 constexpr int64_t kSleepNsMax = 50'000'000;
@@ -59,7 +59,9 @@ void Progress::drive(const Condition& stop, int64_t deadline_ns) {
     }
     if (node_->ended_calls() != ended && waiters_.load(std::memory_order_relaxed) > 0) {
       // The lock orders this with a waiter that has just found its operation unfinished.
-      { const std::lock_guard lock(mutex_); }
+      {
+        const std::lock_guard lock(mutex_);
+      }
       role_free_.notify_all();
     }
     ended = node_->ended_calls();
@@ -146,8 +148,8 @@ void Progress::rouse_thread() {
     const std::lock_guard lock(mutex_);
     if (!thread_started_) {
       // Without a thread the call still advances whenever a caller waits.
-      thread_started_ = thread_.start([](void* self) { static_cast<Progress*>(self)->thread_main(); },
-                                      this).ok();
+      thread_started_ =
+          thread_.start([](void* self) { static_cast<Progress*>(self)->thread_main(); }, this).ok();
     }
   }
   async_work_.notify_one();
@@ -158,10 +160,10 @@ void Progress::thread_main() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     if (role_taken_ || waiters_.load(std::memory_order_relaxed) > 0 || !node_->busy()) {
-      // Woken by submit_async() and by whoever gives the role back; the bound covers a submission that
-      // found the role taken by a caller that was just leaving.
-      async_work_.wait_for(lock, node_->busy() ? std::chrono::milliseconds(1)
-                                               : std::chrono::milliseconds(500));
+      // Woken by submit_async() and by whoever gives the role back; the bound covers a submission
+      // that found the role taken by a caller that was just leaving.
+      async_work_.wait_for(
+          lock, node_->busy() ? std::chrono::milliseconds(1) : std::chrono::milliseconds(500));
       continue;
     }
     role_taken_ = true;

@@ -1,14 +1,14 @@
 // Progress: the one place of a process that waits.
 //
-// One thread at a time holds the *role* of driving the node. A caller that blocks takes it itself: it
-// moves its own data (and everybody else's), spins briefly, yields, then sleeps on the poller. For
-// asynchronous work one thread takes it whenever nobody else does; it sleeps while nothing is in
-// flight. While the role is held the floating-point control word is the default one, so that
+// One thread at a time holds the *role* of driving the node. A caller that blocks takes it itself:
+// it moves its own data (and everybody else's), spins briefly, yields, then sleeps on the poller.
+// For asynchronous work one thread takes it whenever nobody else does; it sleeps while nothing is
+// in flight. While the role is held the floating-point control word is the default one, so that
 // denormals give the same bits on every thread.
 //
 // Thread safety: any thread may call everything.
-// Invariants: between submit() and an operation's end somebody holds the role or is being woken to take
-// it. The thread starts at the first asynchronous call and ends with the object.
+// Invariants: between submit() and an operation's end somebody holds the role or is being woken to
+// take it. The thread starts at the first asynchronous call and ends with the object.
 #pragma once
 
 #include <atomic>

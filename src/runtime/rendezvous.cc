@@ -100,8 +100,9 @@ Result<Secret> share_secret(Progress& progress, Store& store, const MeetingReque
     std::memcpy(bytes + 8, secret.token.data(), 16);
     const Status set = store.set(key, to_hex(bytes, sizeof(bytes)));
     if (set.code() == StatusCode::kInvalidArgument) {
-      return invalid_argument("a group named '" + request.name +
-                              "' has met in this store before; pass another name, or a fresh store");
+      return invalid_argument(
+          "a group named '" + request.name +
+          "' has met in this store before; pass another name, or a fresh store");
     }
     if (!set.ok()) return set;
     return secret;
@@ -110,8 +111,8 @@ Result<Secret> share_secret(Progress& progress, Store& store, const MeetingReque
   if (!text.ok()) {
     if (text.status().code() != StatusCode::kTimeout) return text.status();
     return Status(StatusCode::kTimeout, request.noun + " 0 did not open the group '" +
-                                            request.name + "' in time: " +
-                                            std::string(text.status().message()));
+                                            request.name +
+                                            "' in time: " + std::string(text.status().message()));
   }
   std::byte bytes[24];
   if (!from_hex(*text, bytes, sizeof(bytes))) {
@@ -177,8 +178,7 @@ Result<Meeting> meet(Progress& progress, Store& store, const MeetingRequest& req
   meeting.group = secret->group;
   meeting.token = secret->token;
   // Admitted before the address is known to anybody: whoever finds us is let in.
-  progress.execute(
-      [&](Node& node) { node.transport().admit(meeting.group, meeting.token); });
+  progress.execute([&](Node& node) { node.transport().admit(meeting.group, meeting.token); });
   const std::string record = make_record(request, options, address);
   TERSUM_RETURN_IF_ERROR(
       store.set("tersum/" + request.name + "/member/" + std::to_string(request.index), record));

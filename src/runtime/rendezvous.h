@@ -1,8 +1,8 @@
 // Rendezvous: how members of a group find each other through a store and link up.
 //
-// Thread safety: any thread; blocks, driving the process's node meanwhile. Keys under "tersum/<name>/":
-// "token" (group id and token, set by member 0) and "member/<i>" (version, agreed options, address and
-// what the caller adds).
+// Thread safety: any thread; blocks, driving the process's node meanwhile. Keys under
+// "tersum/<name>/": "token" (group id and token, set by member 0) and "member/<i>" (version, agreed
+// options, address and what the caller adds).
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct MeetingRequest {
   std::string noun = "rank";  // what a member is called in messages
   int index = 0;
   int count = 1;
-  std::string extra;          // published with the address; no line breaks
+  std::string extra;  // published with the address; no line breaks
 };
 
 struct Meeting {

@@ -86,8 +86,8 @@ Result<std::shared_ptr<Operation>> start_call(const std::shared_ptr<Member>& mem
 
 Status Operation::wait(int64_t timeout_ms) {
   constexpr int64_t kNsPerMs = 1'000'000;
-  // Bytes that the carrier has not taken yet leave while this caller still drives; the peers wait for
-  // them. Bounded, because a peer may have stopped reading.
+  // Bytes that the carrier has not taken yet leave while this caller still drives; the peers wait
+  // for them. Bounded, because a peer may have stopped reading.
   constexpr int64_t kDrainNs = 1'000 * kNsPerMs;
   if (!done()) {
     // The operation ends itself at its deadline, so an unbounded wait is bounded.

@@ -1,7 +1,7 @@
 // Starting calls: checks the arguments, finds the codec, takes a pooled operation, hands it over.
 //
-// Thread safety: any thread. Invariant: for members matched by sequence, the number is drawn and the
-// operation handed over under one lock, so numbers reach the node in order.
+// Thread safety: any thread. Invariant: for members matched by sequence, the number is drawn and
+// the operation handed over under one lock, so numbers reach the node in order.
 #pragma once
 
 #include <memory>
@@ -23,9 +23,9 @@ struct CallArguments {
   int root = 0;
 };
 
-// kInvalidArgument, kUnsupported: nothing was started and no other rank is affected. With `async` the
-// process's progress thread drives the call; otherwise the caller must wait() at once.
-// `key` matters only for members matched by keys. `default_timeout_ms` serves options that name none.
+// kInvalidArgument, kUnsupported: nothing was started and no other rank is affected. With `async`
+// the process's progress thread drives the call; otherwise the caller must wait() at once. `key`
+// matters only for members matched by keys. `default_timeout_ms` serves options that name none.
 Result<std::shared_ptr<Operation>> start_call(const std::shared_ptr<Member>& member,
                                               const CallArguments& arguments,
                                               const CallOptions& options,

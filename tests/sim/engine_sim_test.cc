@@ -1,5 +1,5 @@
-// Whole clusters on a virtual clock, from one seed: whatever the network does, a call ends, in the same
-// bytes everywhere or in an error everywhere.
+// Whole clusters on a virtual clock, from one seed: whatever the network does, a call ends, in the
+// same bytes everywhere or in an error everywhere.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,8 +35,8 @@ struct RandomCall {
       auto& values = data[static_cast<size_t>(rank)];
       values.resize(count);
       for (float& value : values) value = static_cast<float>(random.below(2001)) - 1000.0F;
-      works.push_back(cluster.at(rank).start_all_reduce(values.data(), values.data(), count,
-                                                        DataType::kFloat32, ReduceOp::kSum, options));
+      works.push_back(cluster.at(rank).start_all_reduce(
+          values.data(), values.data(), count, DataType::kFloat32, ReduceOp::kSum, options));
     }
   }
 };
@@ -75,18 +75,20 @@ TEST_P(EngineSim, AKilledProcessEndsTheCallEverywhere) {
   const ClusterOptions options = sim_options(seed_);
   Cluster cluster(options);
   RandomCall run{cluster, cluster.network().random(), {}, {}, 0};
-  const int victim = cluster.process_of(
-      static_cast<int>(run.random.below(static_cast<uint64_t>(cluster.size()))));
+  const int victim =
+      cluster.process_of(static_cast<int>(run.random.below(static_cast<uint64_t>(cluster.size()))));
   run.start();
   const uint64_t rounds = run.random.below(60);
   for (uint64_t i = 0; i < rounds; ++i) {
-    for (int p = 0; p <= cluster.process_of(cluster.size() - 1); ++p) cluster.process(p).node().step();
+    for (int p = 0; p <= cluster.process_of(cluster.size() - 1); ++p)
+      cluster.process(p).node().step();
     cluster.network().advance_to_next_event();
   }
   cluster.network().kill(victim);
   std::vector<Work> survivors;
   for (int rank = 0; rank < cluster.size(); ++rank) {
-    if (cluster.process_of(rank) != victim) survivors.push_back(run.works[static_cast<size_t>(rank)]);
+    if (cluster.process_of(rank) != victim)
+      survivors.push_back(run.works[static_cast<size_t>(rank)]);
   }
   for (const Status& status : cluster.finish(survivors)) {
     // A rank that had everything already may have ended well; nobody may hang or name a survivor.
@@ -96,8 +98,8 @@ TEST_P(EngineSim, AKilledProcessEndsTheCallEverywhere) {
     bool names_victim = false;
     for (int rank = 0; rank < cluster.size(); ++rank) {
       if (cluster.process_of(rank) != victim) continue;
-      names_victim |= std::string(status.message()).find("rank " + std::to_string(rank)) !=
-                      std::string::npos;
+      names_victim |=
+          std::string(status.message()).find("rank " + std::to_string(rank)) != std::string::npos;
     }
     EXPECT_TRUE(names_victim) << status.to_string() << " seed " << seed_;
   }
@@ -113,7 +115,8 @@ TEST_P(EngineSim, AFrozenProcessIsNamedAtTheDeadline) {
   const int64_t start = cluster.network().clock().now_ns();
   std::vector<Work> survivors;
   for (int rank = 0; rank < cluster.size(); ++rank) {
-    if (cluster.process_of(rank) != victim) survivors.push_back(run.works[static_cast<size_t>(rank)]);
+    if (cluster.process_of(rank) != victim)
+      survivors.push_back(run.works[static_cast<size_t>(rank)]);
   }
   if (survivors.empty()) GTEST_SKIP() << "seed " << seed_ << " put every rank into one process";
   for (const Status& status : cluster.finish(survivors)) {
@@ -121,8 +124,8 @@ TEST_P(EngineSim, AFrozenProcessIsNamedAtTheDeadline) {
     bool names_victim = false;
     for (int rank = 0; rank < cluster.size(); ++rank) {
       if (cluster.process_of(rank) != victim) continue;
-      names_victim |= std::string(status.message()).find("rank " + std::to_string(rank)) !=
-                      std::string::npos;
+      names_victim |=
+          std::string(status.message()).find("rank " + std::to_string(rank)) != std::string::npos;
     }
     EXPECT_TRUE(names_victim) << status.to_string() << " seed " << seed_;
   }

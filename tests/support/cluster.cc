@@ -52,8 +52,8 @@ void Cluster::make_host_processes() {
     HostTransportOptions transport;
     transport.clock = &real_clock();
     transport.random = &random;
-    processes_.push_back(std::make_shared<Progress>(std::make_unique<Node>(
-        real_clock(), std::move(make_host_transport(transport)).value())));
+    processes_.push_back(std::make_shared<Progress>(
+        std::make_unique<Node>(real_clock(), std::move(make_host_transport(transport)).value())));
   }
 }
 
@@ -120,9 +120,9 @@ void Cluster::meet_by_stepping() {
     }
     const auto& process = processes_[static_cast<size_t>(process_of(rank))];
     const CommunicatorOptions& options = options_.communicator;
-    auto member = std::make_shared<Member>(process, kGroup, rank, std::move(places),
-                                           SliceLimits{options.slice_bytes, options.window_bytes},
-                                           false);
+    auto member =
+        std::make_shared<Member>(process, kGroup, rank, std::move(places),
+                                 SliceLimits{options.slice_bytes, options.window_bytes}, false);
     process->node().register_member(member);
     at(rank) = Communicator(std::make_shared<CommunicatorImpl>(process, member, options, false));
   }

@@ -13,8 +13,8 @@ namespace {
 float half_to_float(uint16_t bits) {
   const int exponent = (bits >> 10) & 31;
   const double fraction = bits & 1023;
-  double value = exponent == 0 ? std::ldexp(fraction, -24)
-                               : std::ldexp(1024 + fraction, exponent - 25);
+  double value =
+      exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
   if (exponent == 31) value = fraction == 0 ? HUGE_VAL : NAN;
   return static_cast<float>((bits & 0x8000) != 0 ? -value : value);
 }
@@ -103,8 +103,8 @@ TypedArray random_array(DataType type, size_t count, std::mt19937_64& random) {
   double magnitude = 1.0;
   for (size_t i = 0; i < count; ++i) {
     if (i % 64 == 0) magnitude = std::exp(normal(random));
-    const double value = is_floating(type) ? normal(random) * magnitude
-                                           : std::floor(normal(random) * 40.0);
+    const double value =
+        is_floating(type) ? normal(random) * magnitude : std::floor(normal(random) * 40.0);
     array.values[i] = store_value(type, value, array.bytes.data() + i * element_bytes(type));
   }
   return array;
@@ -148,9 +148,8 @@ std::string check_reduction(const Codec& codec, const Plan& plan, ReduceOp op,
   const DataType type = ranks[0].type;
   const std::vector<double> sums = exact_reduction(
       type, op == ReduceOp::kAverage && is_floating(type) ? ReduceOp::kSum : op, ranks);
-  const double divisor = op == ReduceOp::kAverage && is_floating(type)
-                             ? static_cast<double>(ranks.size())
-                             : 1.0;
+  const double divisor =
+      op == ReduceOp::kAverage && is_floating(type) ? static_cast<double>(ranks.size()) : 1.0;
   const std::vector<double> got = to_doubles(type, result);
   const PlanErrorTerms terms = plan_error_terms(plan);
   const size_t block = std::max<size_t>(codec.block(), 1);
@@ -167,7 +166,8 @@ std::string check_reduction(const Codec& codec, const Plan& plan, ReduceOp op,
       sum_absmax = std::max(sum_absmax, std::abs(sums[i]));
     }
     const bool sums_values = op == ReduceOp::kSum || op == ReduceOp::kAverage;
-    double bound = sums_values ? compose_error_bound(codec, terms, plan.size, absmax, sum_absmax) : 0;
+    double bound =
+        sums_values ? compose_error_bound(codec, terms, plan.size, absmax, sum_absmax) : 0;
     // The division rounds once more.
     bound = bound / divisor + (divisor > 1 ? sum_absmax * std::ldexp(1.0, -24) : 0);
     if (!is_floating(type)) bound = 0;

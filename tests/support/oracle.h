@@ -21,7 +21,8 @@ struct TypedArray {
   std::vector<std::byte> bytes;
 };
 
-// Random values: N(0, 1) times a magnitude per 64 elements for floats, small integers for the others.
+// Random values: N(0, 1) times a magnitude per 64 elements for floats, small integers for the
+// others.
 TypedArray random_array(DataType type, size_t count, std::mt19937_64& random);
 // Reads raw bytes back.
 std::vector<double> to_doubles(DataType type, const std::vector<std::byte>& bytes);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "codec/codec.h"
-#include "codec/isa.h"
+#include "codec/force_isa.h"
 #include "codec/kernels/numbers.h"
 #include "platform/fp_control.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "codec/codec.h"
-#include "codec/isa.h"
+#include "codec/force_isa.h"
 
 namespace tersum {
 namespace {

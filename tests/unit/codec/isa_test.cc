@@ -1,6 +1,6 @@
 // The choice of the instruction set: it takes, it is refused by name, and finding codecs and
 // running them allocates nothing.
-#include "codec/isa.h"
+#include "codec/force_isa.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// One suite over dtype x operation x codec x plan x transport x group size x length: every result is
-// inside its stated bound and the same bytes on every rank.
+// One suite over dtype x operation x codec x plan x transport x group size x length: every result
+// is inside its stated bound and the same bytes on every rank.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -107,7 +107,8 @@ void CollectiveSuite::check_all_reduce(const Shape& shape, PlanKind plan, size_t
   const auto statuses = cluster_->run([&](int rank, Communicator& communicator) {
     auto& output = outputs[static_cast<size_t>(rank)];
     const void* input = in_place ? output.data() : ranks[static_cast<size_t>(rank)].bytes.data();
-    return communicator.start_all_reduce(input, output.data(), count, shape.type, shape.op, options);
+    return communicator.start_all_reduce(input, output.data(), count, shape.type, shape.op,
+                                         options);
   });
   const std::string where = shape_name(shape) + " plan " + std::string(plan_kind_name(plan)) +
                             " count " + std::to_string(count) + " seed " + std::to_string(seed_);
@@ -133,9 +134,9 @@ void CollectiveSuite::check_reduce_scatter(const Shape& shape, PlanKind plan, si
   const Plan made = plan_for(Collective::kReduceScatter, shape, plan, count * size);
   for (size_t r = 0; r < size; ++r) {
     ASSERT_TRUE(statuses[r].ok()) << statuses[r].to_string();
-    EXPECT_EQ(
-        check_reduction(*codec, made, shape.op, ranks, outputs[r], r * count, std::max<size_t>(count, 1)),
-        "")
+    EXPECT_EQ(check_reduction(*codec, made, shape.op, ranks, outputs[r], r * count,
+                              std::max<size_t>(count, 1)),
+              "")
         << shape_name(shape) << " rank " << r << " count " << count << " seed " << seed_;
   }
 }
@@ -224,7 +225,8 @@ TEST_P(CollectiveSuite, BarrierAndManyCallsInFlight) {
     }
     works.push_back(communicator.start_barrier());
   }
-  for (const Status& status : cluster_->finish(works)) EXPECT_TRUE(status.ok()) << status.to_string();
+  for (const Status& status : cluster_->finish(works))
+    EXPECT_TRUE(status.ok()) << status.to_string();
   for (size_t c = 0; c < kCalls; ++c) {
     const auto expected = static_cast<float>(size * c + size * (size - 1) / 2);
     for (size_t r = 0; r < size; ++r) {
@@ -234,8 +236,7 @@ TEST_P(CollectiveSuite, BarrierAndManyCallsInFlight) {
 }
 
 std::string point_name(const ::testing::TestParamInfo<Point>& info) {
-  return cluster_kind_name(std::get<1>(info.param)) + "_" +
-         std::to_string(std::get<0>(info.param));
+  return cluster_kind_name(std::get<1>(info.param)) + "_" + std::to_string(std::get<0>(info.param));
 }
 
 INSTANTIATE_TEST_SUITE_P(Local, CollectiveSuite,

@@ -50,8 +50,9 @@ TEST_P(Failure, RanksThatDisagreeOnLengthAllHearBothValuesAndStayUsable) {
   std::vector<std::vector<float>> out(3, std::vector<float>(200));
   const auto statuses = cluster.run([&](int rank, Communicator& communicator) {
     const auto index = static_cast<size_t>(rank);
-    return communicator.start_all_reduce(data[index].data(), out[index].data(), rank == 1 ? 99 : 100,
-                                         DataType::kFloat32, ReduceOp::kSum, kExact);
+    return communicator.start_all_reduce(data[index].data(), out[index].data(),
+                                         rank == 1 ? 99 : 100, DataType::kFloat32, ReduceOp::kSum,
+                                         kExact);
   });
   for (const Status& status : statuses) {
     EXPECT_EQ(status.code(), StatusCode::kDisagreement) << status.to_string();
@@ -197,8 +198,8 @@ TEST_P(Failure, WrongArgumentsFailBeforeAnythingIsSent) {
   EXPECT_EQ(reduce(&value, {"exact", PlanKind::kAuto, -1}).code(), StatusCode::kInvalidArgument);
   EXPECT_EQ(communicator.broadcast(&value, 1, DataType::kFloat32, 2, kExact).code(),
             StatusCode::kInvalidArgument);
-  EXPECT_EQ(communicator.all_gather(&value, &value, 1, DataType::kFloat32,
-                                    {"exact", PlanKind::kOneShot, 0})
+  EXPECT_EQ(communicator
+                .all_gather(&value, &value, 1, DataType::kFloat32, {"exact", PlanKind::kOneShot, 0})
                 .code(),
             StatusCode::kUnsupported);
   expect_usable(cluster);

@@ -13,8 +13,8 @@ namespace {
 
 TEST(Large, MoreThanTwoToThe31Elements) {
   constexpr size_t kCount = (size_t{1} << 31) + 1009;
-  const auto free_bytes = static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES)) *
-                          static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const auto free_bytes =
+      static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
   if (free_bytes < 3 * kCount) {
     GTEST_SKIP() << "needs " << 3 * kCount / (1 << 20) << " MiB of free memory, has "
                  << free_bytes / (1 << 20);

@@ -1,4 +1,5 @@
-// No heap allocation after the first call of a size; memory in flight bounded whatever the group size.
+// No heap allocation after the first call of a size; memory in flight bounded whatever the group
+// size.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -28,7 +29,8 @@ void operator delete(void* memory, size_t /*bytes*/) noexcept { std::free(memory
 namespace tersum::testing {
 namespace {
 
-// A blocking call on rank 0 while rank 1 answers from a thread of its own; counts what both allocate.
+// A blocking call on rank 0 while rank 1 answers from a thread of its own; counts what both
+// allocate.
 uint64_t allocations_of_calls(Cluster& cluster, std::vector<std::vector<float>>& data, int calls) {
   std::atomic<int> go{0};
   std::thread other([&] {
@@ -83,8 +85,9 @@ TEST_P(Memory, InFlightIsBoundedByTheWindow) {
       });
       for (const Status& status : statuses) ASSERT_TRUE(status.ok()) << status.to_string();
     }
-    // Received payloads stay below the window; what is sent but not yet taken is held by the sender,
-    // and is bounded by the receivers' windows. Rounding up to size classes may double both.
+    // Received payloads stay below the window; what is sent but not yet taken is held by the
+    // sender, and is bounded by the receivers' windows. Rounding up to size classes may double
+    // both.
     size_t high_water = cluster.process(0).node().transport().arena().high_water_bytes();
     const int ranks = GetParam() == ClusterKind::kLocal ? size : 1;
     EXPECT_LE(high_water, static_cast<size_t>(ranks) * 4 * options.communicator.window_bytes)
