@@ -27,6 +27,6 @@ tidy_unit() {
   local unit=$1
   # The database is GCC's; the few flags that clang does not know are no finding.
   clang-tidy-19 --quiet -p build/release --extra-arg=-Wno-unknown-warning-option "$unit" \
-    2> >(grep -vE 'warnings? generated|^Suppressed|^Use -header' >&2) || return 255
+    2> >(grep -vE 'warnings? generated|^Suppressed|^Use -header' >&2) || return 1
   unit_hash "$shared" "$unit" >"$state/${unit//\//@}"
 }
