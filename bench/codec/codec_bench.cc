@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "codec/codec.h"
-#include "codec/isa.h"
+#include "codec/force_isa.h"
 #include "platform/system_clock.h"
 
 namespace tersum {

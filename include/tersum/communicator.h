@@ -59,7 +59,7 @@ class Communicator {
   // Joins the group of `size` ranks that meet in `store` under `name` (which must be new in that
   // store); blocks until all have joined or options.timeout_ms passed. Every rank passes the same
   // size, name and (agreed) options, and a rank of its own.
-  static Result<Communicator> create(int rank, int size, std::shared_ptr<Store> store,
+  static Result<Communicator> create(int rank, int size, const std::shared_ptr<Store>& store,
                                      const CommunicatorOptions& options = {},
                                      std::string_view name = "default");
 

@@ -17,7 +17,8 @@ build_preset() {
   [ $# -eq 0 ] || targets=(--target "$@")
   say "Building preset $preset"
   mkdir -p "build/$preset"
-  cmake --preset "$preset" --no-warn-unused-cli -DPython_EXECUTABLE="$venv/bin/python" "${options[@]}" \
+  cmake --preset "$preset" --no-warn-unused-cli \
+    -DPython_EXECUTABLE="$venv/bin/python" "${options[@]}" \
     >"build/$preset/configure.log" || {
     cat "build/$preset/configure.log"
     fail "configuring preset $preset failed"

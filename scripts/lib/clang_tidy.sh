@@ -5,7 +5,8 @@ run_clang_tidy() {
   local state=build/lint shared unit count
   # compile_commands.json is all that is needed from the build; nothing is compiled.
   mkdir -p build/release "$state"
-  cmake --preset release --no-warn-unused-cli -DPython_EXECUTABLE="$venv/bin/python" >"$state/configure.log" ||
+  cmake --preset release --no-warn-unused-cli -DPython_EXECUTABLE="$venv/bin/python" \
+    >"$state/configure.log" ||
     fail "configuring failed; see $state/configure.log"
   shared=$(git ls-files -z -- '*.h' | xargs -0 sha256sum .clang-tidy | sha256sum | cut -c 1-32)
   : >"$state/todo"

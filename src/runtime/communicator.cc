@@ -185,7 +185,7 @@ Result<Communicator> create_on(const std::shared_ptr<Progress>& progress, int ra
   return Communicator(std::make_shared<CommunicatorImpl>(progress, member, options, true));
 }
 
-Result<Communicator> Communicator::create(int rank, int size, std::shared_ptr<Store> store,
+Result<Communicator> Communicator::create(int rank, int size, const std::shared_ptr<Store>& store,
                                           const CommunicatorOptions& options,
                                           std::string_view name) {
   TERSUM_RETURN_IF_ERROR(check_membership(rank, size, options));

@@ -183,7 +183,7 @@ void DeviceWorldImpl::close() {
 
 Result<std::shared_ptr<DeviceWorld>> DeviceWorld::create(int process_index, int process_count,
                                                          std::span<const int64_t> local_devices,
-                                                         std::shared_ptr<Store> store,
+                                                         const std::shared_ptr<Store>& store,
                                                          const CommunicatorOptions& options,
                                                          std::string_view name) {
   if (process_count > 1 && store == nullptr) {
@@ -191,7 +191,7 @@ Result<std::shared_ptr<DeviceWorld>> DeviceWorld::create(int process_index, int 
   }
   auto acquired = acquire_process_node(options);
   if (!acquired.ok()) return acquired.status();
-  const std::shared_ptr<Progress> progress = acquired.value();
+  const std::shared_ptr<Progress>& progress = acquired.value();
   const int64_t deadline = progress->clock().now_ns() + options.timeout_ms * kNsPerMs;
   MeetingRequest request;
   request.name = std::string(name);

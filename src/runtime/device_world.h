@@ -50,7 +50,7 @@ class DeviceWorld {
   // them. `store` may be null when process_count is 1.
   static Result<std::shared_ptr<DeviceWorld>> create(int process_index, int process_count,
                                                      std::span<const int64_t> local_devices,
-                                                     std::shared_ptr<Store> store,
+                                                     const std::shared_ptr<Store>& store,
                                                      const CommunicatorOptions& options,
                                                      std::string_view name);
 

@@ -58,7 +58,7 @@ bool Node::drain_submissions() {
       submission.task(*this);
       pending_.fetch_sub(1, std::memory_order_acq_rel);
     } else {
-      begin_operation(std::move(submission.operation));
+      begin_operation(submission.operation);
     }
   }
   taken_.clear();
@@ -75,7 +75,7 @@ bool Node::step() {
   return moved;
 }
 
-void Node::begin_operation(std::shared_ptr<Operation> operation) {
+void Node::begin_operation(const std::shared_ptr<Operation>& operation) {
   Member& member = operation->member();
   Operation& begun = *operation;
   // A group that has been left has poisoned the member: begin() ends the call at once.

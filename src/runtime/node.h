@@ -97,7 +97,7 @@ class Node final : public TransportSink {
   };
 
   bool drain_submissions();
-  void begin_operation(std::shared_ptr<Operation> operation);
+  void begin_operation(const std::shared_ptr<Operation>& operation);
   bool advance_operations();
   bool deliver_local();
   void flush_links();

@@ -105,7 +105,7 @@ void TcpLink::check_ends() {
                                      std::string(failure.message())));
 }
 
-void TcpLink::go_down(Status reason) {
+void TcpLink::go_down(const Status& reason) {
   down_ = true;
   deadline_ns_ = kNever;
   for (const auto& stream : streams_) stream->close();

@@ -40,7 +40,7 @@ class TcpLink final : public HostLink, private StreamSink {
   TcpStream& least_loaded();
   bool flush_streams();
   void check_ends();
-  void go_down(Status reason);
+  void go_down(const Status& reason);
   void poll_lingering();
 
   LinkContext context_;
