@@ -6,14 +6,13 @@
 
 #include "base/check.h"
 #include "runtime/communicator_impl.h"
+#include "runtime/deadline.h"
 #include "runtime/group_id.h"
 #include "runtime/process_node.h"
 #include "runtime/rendezvous.h"
 
 namespace tersum {
 namespace {
-
-constexpr int64_t kNsPerMs = 1'000'000;
 
 Status check_membership(int rank, int size, const CommunicatorOptions& options) {
   if (size < 1 || size > 65'535) {
@@ -87,6 +86,10 @@ Work CommunicatorImpl::start(const CallArguments& arguments, const CallOptions& 
 
 void CommunicatorImpl::abort(std::string_view reason) {
   const Status status(StatusCode::kAborted, "aborted: " + std::string(reason));
+  // Held while the task is posted: close() runs what was posted before it lets the engine go. While
+  // it is closing there is nothing left to abort.
+  const std::unique_lock close_lock(close_mutex_, std::try_to_lock);
+  if (!close_lock.owns_lock() || closed_) return;
   // The poison is in force when abort() returns; the notices leave with the next round.
   {
     const std::lock_guard lock(member_->mutex);
@@ -97,19 +100,18 @@ void CommunicatorImpl::abort(std::string_view reason) {
 }
 
 void CommunicatorImpl::close() {
-  constexpr int64_t kDrainNs = 2'000 * kNsPerMs;
   const std::lock_guard close_lock(close_mutex_);
   if (closed_) return;
   closed_ = true;
   const Status reason(StatusCode::kClosed, "this communicator is closed; make a new one");
-  progress_->execute([](Node&) {});  // an abort that was posted goes first
-  progress_->drain(kDrainNs);
+  progress_->drain_all();
   progress_->execute([&](Node& node) {
     const uint64_t group = member_->group;
     node.unregister_member(member_, reason);
     if (admitted_ && !node.has_group(group)) node.transport().forget(group);
   });
   const std::lock_guard lock(member_->mutex);
+  member_->closed = true;
   member_->pool.clear();  // operations refer to their member: the circle ends here
 }
 
@@ -163,7 +165,7 @@ Result<Communicator> create_on(const std::shared_ptr<Progress>& progress, int ra
                                Store& store, const CommunicatorOptions& options,
                                std::string_view name) {
   TERSUM_RETURN_IF_ERROR(check_membership(rank, size, options));
-  const int64_t deadline = progress->clock().now_ns() + options.timeout_ms * kNsPerMs;
+  const int64_t deadline = deadline_after_ms(progress->clock().now_ns(), options.timeout_ms);
   MeetingRequest request;
   request.name = std::string(name);
   request.index = rank;

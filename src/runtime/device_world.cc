@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 
+#include "runtime/deadline.h"
 #include "runtime/group_id.h"
 #include "runtime/member.h"
 #include "runtime/process_node.h"
@@ -16,8 +17,6 @@
 
 namespace tersum {
 namespace {
-
-constexpr int64_t kNsPerMs = 1'000'000;
 
 std::string join(std::span<const int64_t> values) {
   std::string text;
@@ -158,7 +157,6 @@ CommunicatorStats DeviceWorldImpl::stats() const {
 }
 
 void DeviceWorldImpl::close() {
-  constexpr int64_t kDrainNs = 2'000 * kNsPerMs;
   std::vector<std::shared_ptr<Member>> members;
   {
     const std::lock_guard lock(mutex_);
@@ -168,13 +166,14 @@ void DeviceWorldImpl::close() {
   }
   if (pin_) members.push_back(pin_);
   const Status reason(StatusCode::kAborted, "tersum was uninstalled or shut down in this process");
-  progress_->drain(kDrainNs);
+  progress_->drain_all();
   progress_->execute([&](Node& node) {
     for (const auto& member : members) node.unregister_member(member, reason);
     node.transport().forget(meeting_.group);
   });
   for (const auto& member : members) {
     const std::lock_guard lock(member->mutex);
+    member->closed = true;
     member->pool.clear();
   }
 }
@@ -192,7 +191,7 @@ Result<std::shared_ptr<DeviceWorld>> DeviceWorld::create(int process_index, int 
   auto acquired = acquire_process_node(options);
   if (!acquired.ok()) return acquired.status();
   const std::shared_ptr<Progress>& progress = acquired.value();
-  const int64_t deadline = progress->clock().now_ns() + options.timeout_ms * kNsPerMs;
+  const int64_t deadline = deadline_after_ms(progress->clock().now_ns(), options.timeout_ms);
   MeetingRequest request;
   request.name = std::string(name);
   request.noun = "process";

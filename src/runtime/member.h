@@ -64,9 +64,9 @@ class Member {
   // Progress role only.
   uint64_t begun_calls = 0;  // sequence numbers below this have begun here
   std::vector<std::shared_ptr<Operation>> active;
-  std::vector<InMessage> parked;  // for calls that have not begun here
-  std::vector<uint64_t>
-      failed_keys;  // keyed calls that ended in an error: late messages are dropped
+  std::vector<InMessage> parked;     // for calls that have not begun here
+  std::vector<uint64_t> ended_keys;  // keyed calls that are over: late messages are dropped
+  Status doom;                       // set: everything in flight ends with it
   bool registered = false;
   std::vector<std::shared_ptr<const CompiledPlan>> plans;  // cache, most recent last
 
@@ -74,6 +74,7 @@ class Member {
   std::mutex mutex;
   uint64_t next_call = 0;
   Status poison;
+  bool closed = false;  // no operation may enter the pool any more
   CommunicatorStats stats;
   std::vector<std::shared_ptr<Operation>> pool;
 };

@@ -92,21 +92,24 @@ bool Node::advance_operations() {
     for (size_t i = 0; i < member.active.size(); ++i) {
       moved |= member.active[i]->advance(*this, now_ns_);
     }
+    if (!member.doom.ok()) {
+      for (size_t i = 0; i < member.active.size(); ++i) member.active[i]->fail(*this, member.doom);
+    }
     std::erase_if(member.active, [](const auto& operation) { return operation->done(); });
   }
   return moved;
 }
 
 void Node::operation_ended(Operation& operation) {
-  constexpr size_t kFailedKeysKept = 1024;
+  constexpr size_t kEndedKeysKept = 1024;
   pending_.fetch_sub(1, std::memory_order_acq_rel);
   ++ended_calls_;
   Member& member = operation.member();
   if (!member.keyed) return;
-  if (member.failed_keys.size() >= kFailedKeysKept) {
-    member.failed_keys.erase(member.failed_keys.begin());
+  if (member.ended_keys.size() >= kEndedKeysKept) {
+    member.ended_keys.erase(member.ended_keys.begin());
   }
-  member.failed_keys.push_back(operation.request().call);
+  member.ended_keys.push_back(operation.request().call);
 }
 
 int64_t Node::sleep_ns(int64_t limit_ns) const {
@@ -224,6 +227,11 @@ Member* Node::find_member(uint64_t group, int rank) const {
 bool Node::has_group(uint64_t group) const {
   return std::any_of(members_.begin(), members_.end(),
                      [&](const auto& member) { return member->group == group; });
+}
+
+void Node::doom(Member& member, const Status& cause) {
+  poison(member, cause);
+  if (member.doom.ok()) member.doom = cause;
 }
 
 void Node::poison(Member& member, const Status& cause) {

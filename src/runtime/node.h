@@ -56,12 +56,15 @@ class Node final : public TransportSink {
   // links that no other member uses.
   void unregister_member(const std::shared_ptr<Member>& member, const Status& reason);
   void poison(Member& member, const Status& cause);
+  // Poisons, and ends what is in flight in the next round: the group has come to its end.
+  void doom(Member& member, const Status& cause);
   // Ends everything in flight, poisons the group here and on its other ranks.
   void abort_member(Member& member, const Status& reason);
   [[nodiscard]] Transport& transport() { return *transport_; }
   [[nodiscard]] bool has_group(uint64_t group) const;
-  // Outcome of a connection attempt: failed attempts stay listed until asked for.
-  [[nodiscard]] Status connect_failure(ProcessId peer);
+  // Why the last attempt to connect failed, until the next one is begun.
+  [[nodiscard]] Status connect_failure(ProcessId peer) const;
+  void forget_connect_failure(ProcessId peer);
 
   // For operations.
   Result<SlotRef> reserve(size_t bytes) { return transport_->arena().reserve(bytes); }
@@ -102,6 +105,7 @@ class Node final : public TransportSink {
   bool deliver_local();
   void flush_links();
   void route(InMessage message, LinkState* from);
+  void park_unknown(InMessage message);
   void route_to_member(Member& member, InMessage message, LinkState* from);
   void on_idle_cancel(Member& member, const InMessage& message);
   void on_goodbye(const MessageHeader& header);
@@ -125,8 +129,8 @@ class Node final : public TransportSink {
   std::vector<LinkState> links_;
   std::vector<InMessage> local_messages_;
   std::vector<InMessage> local_batch_;
-  std::vector<InMessage> unknown_;  // for groups not known here yet
-  std::vector<uint64_t> closed_groups_;
+  std::vector<InMessage> unknown_;                // for groups not known here yet
+  std::vector<std::pair<uint64_t, int>> closed_;  // (group, rank) that were here
   std::vector<std::pair<ProcessId, Status>> connect_failures_;
   uint64_t ended_calls_ = 0;
   bool any_dirty_ = false;

@@ -41,7 +41,11 @@ void Node::route(InMessage message, LinkState* from) {
     case MessageKind::kPong:
       return;
     case MessageKind::kGoodbye:
-      on_goodbye(header);
+      if (find_member(header.group, header.to_rank) == nullptr) {
+        park_unknown(std::move(message));
+      } else {
+        on_goodbye(header);
+      }
       return;
     default:
       break;
@@ -50,13 +54,19 @@ void Node::route(InMessage message, LinkState* from) {
     route_to_member(*member, std::move(message), from);
     return;
   }
-  const auto& closed = closed_groups_;
-  if (std::find(closed.begin(), closed.end(), header.group) != closed.end()) return;
+  park_unknown(std::move(message));
+}
+
+// For a rank that is not here yet; what is for one that was here is dropped.
+void Node::park_unknown(InMessage message) {
+  const std::pair<uint64_t, int> place{message.header.group, message.header.to_rank};
+  if (std::find(closed_.begin(), closed_.end(), place) != closed_.end()) return;
   if (unknown_.size() < kParkedMessagesMax) unknown_.push_back(std::move(message));
 }
 
 void Node::route_to_member(Member& member, InMessage message, LinkState* from) {
   const MessageHeader& header = message.header;
+  if (!member.registered) return;  // being left: nothing may be parked any more
   if (header.from_rank >= member.size() || header.from_rank == member.rank) return;
   const RankPlace& place = member.places[header.from_rank];
   // A process speaks for its own ranks only.
@@ -71,17 +81,16 @@ void Node::route_to_member(Member& member, InMessage message, LinkState* from) {
   if (member.parked.size() < kParkedMessagesMax) member.parked.push_back(std::move(message));
 }
 
-// A notice for a call that is not in flight here. If it poisons, every call in flight fails with
-// it: the group has lost its first cause's race, not only that call.
+// A notice for a call that is not in flight here: its sender takes no further part in the group, so
+// no call that is in flight here can end well.
 void Node::on_idle_cancel(Member& member, const InMessage& message) {
   const auto notice = decode_cancel(message.payload);
   if (!notice || !notice->poisons) return;
-  const Status status(notice->code, std::string(notice->text));
-  poison(member, status);
-  if (message.header.call != kNoCall) return;
-  for (const auto& operation : member.active) {
-    operation->on_cancel(*this, *notice, message.header.from_rank);
+  std::string text(notice->text);
+  if (notice->code == StatusCode::kAborted || notice->code == StatusCode::kClosed) {
+    text = member.name_of(message.header.from_rank) + ": " + text;
   }
+  doom(member, Status(notice->code, std::move(text)));
 }
 
 void Node::on_goodbye(const MessageHeader& header) {
@@ -97,7 +106,7 @@ void Node::on_goodbye(const MessageHeader& header) {
 
 bool Node::is_over(const Member& member, uint64_t call) const {
   if (!member.keyed) return call < member.begun_calls;
-  const auto& keys = member.failed_keys;
+  const auto& keys = member.ended_keys;
   return std::find(keys.begin(), keys.end(), call) != keys.end();
 }
 
@@ -123,6 +132,10 @@ void Node::adopt_unknown(Member& member) {
     }
     InMessage message = std::move(unknown_[i]);
     unknown_.erase(unknown_.begin() + static_cast<std::ptrdiff_t>(i));
+    if (message.header.kind == MessageKind::kGoodbye) {
+      on_goodbye(message.header);
+      continue;
+    }
     // Which link it came by was not kept; the sender's place says which it must have been.
     const bool known = message.header.from_rank < member.size();
     LinkState* from = known ? find_link(member.places[message.header.from_rank].link) : nullptr;
@@ -138,15 +151,24 @@ void Node::register_member(const std::shared_ptr<Member>& member) {
   for (RankPlace& place : member->places) {
     if (place.local) continue;
     place.link = transport_->find(place.process);
-    if (LinkState* state = find_link(place.link)) ++state->members;
+    if (LinkState* state = find_link(place.link)) {
+      ++state->members;
+      continue;
+    }
+    // Lost since the group met: said now, not at the deadline of the first call.
+    const auto lost = static_cast<int>(&place - member->places.data());
+    poison(*member, {StatusCode::kPeerLost,
+                     member->name_of(lost) + " is gone; make a new communicator without it"});
   }
   adopt_unknown(*member);
 }
 
 void Node::unregister_member(const std::shared_ptr<Member>& member, const Status& reason) {
-  constexpr size_t kClosedGroupsKept = 1024;
+  constexpr size_t kClosedKept = 4096;
   if (!member->registered) return;
   member->registered = false;
+  if (closed_.size() >= kClosedKept) closed_.erase(closed_.begin());
+  closed_.emplace_back(member->group, member->rank);
   poison(*member, reason);
   for (const auto& operation : member->active) operation->fail(*this, reason);
   member->active.clear();
@@ -164,11 +186,6 @@ void Node::unregister_member(const std::shared_ptr<Member>& member, const Status
   deliver_local();
   flush_links();
   std::erase(members_, member);
-  if (std::none_of(members_.begin(), members_.end(),
-                   [&](const auto& other) { return other->group == member->group; })) {
-    if (closed_groups_.size() >= kClosedGroupsKept) closed_groups_.erase(closed_groups_.begin());
-    closed_groups_.push_back(member->group);
-  }
   for (RankPlace& place : member->places) {
     LinkState* state = find_link(place.link);
     place.link = nullptr;
@@ -180,7 +197,7 @@ void Node::unregister_member(const std::shared_ptr<Member>& member, const Status
 }
 
 void Node::abort_member(Member& member, const Status& reason) {
-  poison(member, reason);
+  doom(member, reason);
   for (const auto& operation : member.active) operation->fail(*this, reason);
   Result<SlotRef> slot = reserve(8 + kCancelTextBytesMax);
   if (!slot.ok()) return;
@@ -235,12 +252,13 @@ void Node::on_connect_failed(ProcessId peer, const Status& reason) {
   connect_failures_.emplace_back(peer, reason);
 }
 
-Status Node::connect_failure(ProcessId peer) {
-  for (size_t i = 0; i < connect_failures_.size(); ++i) {
-    if (connect_failures_[i].first != peer) continue;
-    Status reason = connect_failures_[i].second;
-    connect_failures_.erase(connect_failures_.begin() + static_cast<std::ptrdiff_t>(i));
-    return reason;
+void Node::forget_connect_failure(ProcessId peer) {
+  std::erase_if(connect_failures_, [&](const auto& failure) { return failure.first == peer; });
+}
+
+Status Node::connect_failure(ProcessId peer) const {
+  for (const auto& [process, reason] : connect_failures_) {
+    if (process == peer) return reason;
   }
   return {};
 }

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "plan/plan.h"
+#include "runtime/deadline.h"
 #include "runtime/member.h"
 #include "runtime/node.h"
 
@@ -44,8 +45,8 @@ void Operation::prepare(std::shared_ptr<Member> member, const CallRequest& reque
   request_ = request;
   on_done_ = on_done;
   context_ = context;
-  deadline_ns_ = request.start_ns + request.timeout_ms * kNsPerMs;
-  ping_ns_ = request.start_ns + request.timeout_ms * kNsPerMs / 2;
+  deadline_ns_ = deadline_after_ms(request.start_ns, request.timeout_ms);
+  ping_ns_ = deadline_after_ms(request.start_ns, request.timeout_ms / 2);
   pinged_ = false;
   begun_ = false;
   codec_text_ = request.codec->spec().to_string();
@@ -77,6 +78,8 @@ void Operation::begin(Node& node) {
     poison = member_->poison;
   }
   if (!poison.ok()) {
+    // The others may be in this call already: they hear why this rank is not.
+    if (member_->registered) notify_others(node, poison);
     finish(node, poison);
     return;
   }
@@ -334,7 +337,7 @@ void Operation::on_cancel(Node& node, const CancelNotice& notice, int from_rank)
     text = member_->name_of(from_rank) + ": " + text;
   }
   const Status status(notice.code, std::move(text));
-  if (notice.poisons) node.poison(*member_, status);
+  if (notice.poisons) node.doom(*member_, status);
   notify_others(node, Status(notice.code, std::string(notice.text)));
   finish(node, status);
 }
@@ -343,7 +346,7 @@ void Operation::fail(Node& node, const Status& status) {
   if (done()) return;
   TERSUM_CHECK(!status.ok());
   // Ranks that disagreed have all dropped the same call: the group is as it was before.
-  if (status.code() != StatusCode::kDisagreement) node.poison(*member_, status);
+  if (status.code() != StatusCode::kDisagreement) node.doom(*member_, status);
   notify_others(node, status);
   finish(node, status);
 }

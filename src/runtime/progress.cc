@@ -110,6 +110,17 @@ void Progress::execute(const std::function<void(Node&)>& task) {
   TERSUM_CHECK(done);
 }
 
+void Progress::drain_all() {
+  constexpr int64_t kPatienceNs = 2'000'000'000;
+  constexpr int64_t kPollNs = 1'000'000;
+  const int64_t deadline = clock().now_ns() + kPatienceNs;
+  size_t left = 0;
+  do {
+    execute([&left](Node& node) { left = node.backlog_bytes(); });
+    if (left > 0) wait_until([] { return false; }, kPollNs);
+  } while (left > 0 && clock().now_ns() < deadline);
+}
+
 void Progress::drain(int64_t timeout_ns) {
   const int64_t deadline = clock().now_ns() + timeout_ns;
   std::unique_lock lock(mutex_);
@@ -123,13 +134,17 @@ void Progress::drain(int64_t timeout_ns) {
       deadline);
   lock.lock();
   give_role_back();
+  const bool leftover = leftover_;
+  lock.unlock();
+  if (leftover) rouse_thread();  // a slow peer: its bytes must not wait for our next call
 }
 
 // The progress thread is woken only for work that is left: a blocking caller alone costs no switch.
 void Progress::give_role_back() {
   role_taken_ = false;
+  leftover_ = node_->backlog_bytes() > 0;
   if (waiters_.load(std::memory_order_relaxed) > 0) role_free_.notify_all();
-  if (node_->busy()) async_work_.notify_one();
+  if (node_->busy() || leftover_) async_work_.notify_one();
 }
 
 void Progress::submit_async(std::shared_ptr<Operation> operation) {
@@ -159,7 +174,8 @@ void Progress::rouse_thread() {
 void Progress::thread_main() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    if (role_taken_ || waiters_.load(std::memory_order_relaxed) > 0 || !node_->busy()) {
+    if (role_taken_ || waiters_.load(std::memory_order_relaxed) > 0 ||
+        !(node_->busy() || leftover_)) {
       // Woken by submit_async() and by whoever gives the role back; the bound covers a submission
       // that found the role taken by a caller that was just leaving.
       async_work_.wait_for(

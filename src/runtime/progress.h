@@ -54,6 +54,8 @@ class Progress {
   // After a caller's operation has ended: lets its last bytes leave, up to `timeout_ns`, unless
   // somebody else drives on.
   void drain(int64_t timeout_ns);
+  // Before links are given up: until nothing is left to leave, whoever drives, up to 2 s.
+  void drain_all();
 
  private:
   template <typename Condition>
@@ -71,6 +73,7 @@ class Progress {
   std::condition_variable role_free_;  // also: an operation has ended
   std::condition_variable async_work_;
   bool role_taken_ = false;
+  bool leftover_ = false;  // bytes have still to leave, and nobody drives
   bool stopping_ = false;
   std::atomic<int> waiters_{0};  // callers that wait for the role
   bool thread_started_ = false;

@@ -200,6 +200,7 @@ Status link_up(Progress& progress, const Meeting& meeting, const MeetingRequest&
     for (const auto& [process, index] : others) {
       // One side connects: the smaller id.
       if (node.transport().find(process) != nullptr || process < self) continue;
+      node.forget_connect_failure(process);
       node.transport().connect(meeting.addresses[static_cast<size_t>(index)], meeting.group,
                                meeting.token, options.transport, deadline_ns);
     }

@@ -1,8 +1,10 @@
 #include "runtime/start_call.h"
 
+#include <atomic>
 #include <limits>
 #include <string>
 
+#include "runtime/deadline.h"
 #include "runtime/progress.h"
 
 namespace tersum {
@@ -41,7 +43,10 @@ Status check_arguments(const Member& member, const CallArguments& arguments,
 // A pooled operation that nobody refers to any more, or a new one. Requires member.mutex.
 std::shared_ptr<Operation> take_operation(Member& member) {
   for (const auto& operation : member.pool) {
-    if (operation.use_count() == 1) return operation;
+    if (operation.use_count() != 1) continue;
+    // use_count() orders nothing; the last user's accesses come before the reuse.
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return operation;
   }
   member.pool.push_back(std::make_shared<Operation>());
   return member.pool.back();
@@ -71,8 +76,7 @@ Result<std::shared_ptr<Operation>> start_call(const std::shared_ptr<Member>& mem
   Progress& progress = *member->progress;
   request.start_ns = progress.clock().now_ns();
   const std::lock_guard lock(member->mutex);
-  // Also what a closed communicator says: no operation may enter its pool any more.
-  if (!member->poison.ok()) return member->poison;
+  if (member->closed) return member->poison;
   request.call = member->keyed ? key : member->next_call++;
   std::shared_ptr<Operation> operation = take_operation(*member);
   operation->prepare(member, request, on_done, context);
@@ -91,7 +95,7 @@ Status Operation::wait(int64_t timeout_ms) {
   constexpr int64_t kDrainNs = 1'000 * kNsPerMs;
   if (!done()) {
     // The operation ends itself at its deadline, so an unbounded wait is bounded.
-    const int64_t timeout_ns = timeout_ms < 0 ? INT64_MAX : timeout_ms * kNsPerMs;
+    const int64_t timeout_ns = timeout_ms < 0 ? INT64_MAX : deadline_after_ms(0, timeout_ms);
     const std::shared_ptr<Progress> progress = member_->progress;
     if (!progress->wait_done(*this, timeout_ns)) {
       return {StatusCode::kTimeout, "the call is still in flight after waiting " +

@@ -131,6 +131,36 @@ TEST_P(Failure, ARankThatDoesNotCallIsNamedAtTheDeadlineAndPoisons) {
   }
 }
 
+TEST_P(Failure, AnErrorEndsEverythingInFlightWithItsFirstCause) {
+  Cluster cluster = make_cluster(3);
+  std::vector<std::vector<float>> data(4, std::vector<float>(50'000));
+  std::vector<Work> works;
+  for (const int rank : {0, 1}) {
+    Communicator& communicator = cluster.at(rank);
+    for (const int64_t timeout_ms : {300, 600'000}) {
+      float* values = data[works.size()].data();
+      works.push_back(communicator.start_all_reduce(values, values, 50'000, DataType::kFloat32,
+                                                    ReduceOp::kSum,
+                                                    {"exact", PlanKind::kAuto, timeout_ms}));
+    }
+  }
+  // Nobody waits ten minutes for a call whose group has come to its end.
+  for (const Status& status : cluster.finish(works)) {
+    EXPECT_EQ(status.code(), StatusCode::kTimeout) << status.to_string();
+    EXPECT_TRUE(names(status, "300 ms")) << status.to_string();
+  }
+}
+
+TEST_P(Failure, AbortAfterCloseAndDeadlinesBeyondAllTimeAreHarmless) {
+  Cluster cluster = make_cluster(2);
+  const auto statuses = cluster.run(
+      [](int, Communicator& communicator) { return communicator.start_barrier(INT64_MAX); });
+  for (const Status& status : statuses) EXPECT_TRUE(status.ok()) << status.to_string();
+  cluster.at(0).close();
+  cluster.at(0).abort("too late");
+  EXPECT_EQ(cluster.at(0).barrier().code(), StatusCode::kClosed);
+}
+
 TEST_P(Failure, AbortReachesEveryRankInTheCall) {
   Cluster cluster = make_cluster(3);
   std::vector<std::vector<float>> data(3, std::vector<float>(1000));

@@ -15,9 +15,6 @@ std::atomic<uint64_t> allocations{0};
 
 }  // namespace
 
-// Replaced as a pair: what new took from malloc, delete gives to free.
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-
 void* operator new(size_t bytes) {
   allocations.fetch_add(1, std::memory_order_relaxed);
   if (void* memory = std::malloc(bytes)) return memory;
