@@ -1,6 +1,5 @@
 #include "runtime/start_call.h"
 
-#include <atomic>
 #include <limits>
 #include <string>
 
@@ -44,8 +43,9 @@ Status check_arguments(const Member& member, const CallArguments& arguments,
 std::shared_ptr<Operation> take_operation(Member& member) {
   for (const auto& operation : member.pool) {
     if (operation.use_count() != 1) continue;
-    // use_count() orders nothing; the last user's accesses come before the reuse.
-    std::atomic_thread_fence(std::memory_order_acquire);
+    // use_count() orders nothing. Giving up a reference does: it acquires what the last user's
+    // giving up has released, so that one's accesses come before the reuse.
+    std::shared_ptr<Operation>(operation).reset();
     return operation;
   }
   member.pool.push_back(std::make_shared<Operation>());
