@@ -22,6 +22,11 @@ struct RandomCall {
   std::vector<Work> works;
   size_t count = 0;
 
+  // The calls of a victim never end by themselves, and their buffers are here.
+  ~RandomCall() {
+    for (int rank = 0; rank < cluster.size(); ++rank) cluster.at(rank).close();
+  }
+
   // Starts one random all_reduce on every rank.
   void start() {
     constexpr const char* kCodecs[] = {"exact", "int8", "int4/32", "bf16"};
