@@ -3,20 +3,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/bytes.h"
 #include "base/check.h"
 
 namespace tersum {
 namespace {
-
-void store_u64(std::byte* out, uint64_t value) {
-  for (int i = 0; i < 8; ++i) out[i] = static_cast<std::byte>(value >> (8 * i));
-}
-
-uint64_t load_u64(const std::byte* in, int bytes) {
-  uint64_t value = 0;
-  for (int i = 0; i < bytes; ++i) value |= static_cast<uint64_t>(in[i]) << (8 * i);
-  return value;
-}
 
 Status disagreement(std::string_view what, const std::string& own, int own_rank,
                     const std::string& other, int other_rank) {
@@ -41,8 +32,8 @@ void encode_descriptor(const CallDescriptor& descriptor,
   out[1] = static_cast<std::byte>(descriptor.op);
   out[2] = static_cast<std::byte>(descriptor.type);
   out[3] = static_cast<std::byte>(descriptor.plan);
-  for (int i = 0; i < 4; ++i) out[4 + i] = static_cast<std::byte>(descriptor.root >> (8 * i));
-  store_u64(out.data() + 8, descriptor.count);
+  store_le(out.data() + 4, descriptor.root);
+  store_le(out.data() + 8, descriptor.count);
   out[16] = static_cast<std::byte>(descriptor.codec.size());
   std::memcpy(out.data() + 17, descriptor.codec.data(), descriptor.codec.size());
 }
@@ -59,8 +50,8 @@ std::optional<CallDescriptor> decode_descriptor(std::span<const std::byte> in) {
   descriptor.op = static_cast<ReduceOp>(in[1]);
   descriptor.type = static_cast<DataType>(in[2]);
   descriptor.plan = static_cast<PlanKind>(in[3]);
-  descriptor.root = static_cast<uint32_t>(load_u64(in.data() + 4, 4));
-  descriptor.count = load_u64(in.data() + 8, 8);
+  descriptor.root = load_le<uint32_t>(in.data() + 4);
+  descriptor.count = load_le<uint64_t>(in.data() + 8);
   descriptor.codec = {reinterpret_cast<const char*>(in.data()) + 17, codec_bytes};
   return descriptor;
 }
@@ -99,7 +90,7 @@ size_t encode_cancel(const CancelNotice& notice, std::span<std::byte> out) {
   const size_t text_bytes = std::min(notice.text.size(), kCancelTextBytesMax);
   TERSUM_CHECK(out.size() >= 8 + text_bytes);
   const auto code = static_cast<uint32_t>(notice.code);
-  for (int i = 0; i < 4; ++i) out[i] = static_cast<std::byte>(code >> (8 * i));
+  store_le(out.data(), code);
   out[4] = static_cast<std::byte>(notice.poisons ? 1 : 0);
   out[5] = out[6] = out[7] = std::byte{0};
   std::memcpy(out.data() + 8, notice.text.data(), text_bytes);
@@ -109,7 +100,7 @@ size_t encode_cancel(const CancelNotice& notice, std::span<std::byte> out) {
 std::optional<CancelNotice> decode_cancel(std::span<const std::byte> in) {
   if (in.size() < 8 || in.size() > 8 + kCancelTextBytesMax) return std::nullopt;
   CancelNotice notice;
-  notice.code = static_cast<StatusCode>(load_u64(in.data(), 4));
+  notice.code = static_cast<StatusCode>(load_le<uint32_t>(in.data()));
   if (notice.code == StatusCode::kOk) notice.code = StatusCode::kProtocol;
   notice.poisons = in[4] != std::byte{0};
   notice.text = {reinterpret_cast<const char*>(in.data()) + 8, in.size() - 8};
