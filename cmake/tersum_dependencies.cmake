@@ -1,6 +1,7 @@
 # The packages tersum is built from; docs/dependencies.md says why each. All are Debian 12 packages.
-# Targets: Threads::Threads, hwy::hwy, tersum_xxhash, tersum_fmt, tersum_protozero, and for tests
-# GTest::*, rapidcheck, rapidcheck_gtest; for benchmarks benchmark::benchmark.
+# Targets: Threads::Threads, hwy::hwy, tersum_xxhash, tersum_fmt, tersum_protozero,
+# tersum_nlohmann_json, and for tests GTest::*, rapidcheck, rapidcheck_gtest; for benchmarks
+# benchmark::benchmark.
 find_package(Threads REQUIRED)
 find_package(hwy 1.0.3 REQUIRED)
 
@@ -16,6 +17,11 @@ find_path(TERSUM_FMT_INCLUDE fmt/core.h REQUIRED)
 add_library(tersum_fmt INTERFACE)
 target_include_directories(tersum_fmt SYSTEM INTERFACE "${TERSUM_FMT_INCLUDE}")
 target_compile_definitions(tersum_fmt INTERFACE FMT_HEADER_ONLY=1)
+
+# Header-only; its event parser throws nothing.
+find_path(TERSUM_NLOHMANN_JSON_INCLUDE nlohmann/json.hpp REQUIRED)
+add_library(tersum_nlohmann_json INTERFACE)
+target_include_directories(tersum_nlohmann_json SYSTEM INTERFACE "${TERSUM_NLOHMANN_JSON_INCLUDE}")
 
 find_path(TERSUM_PROTOZERO_INCLUDE protozero/pbf_reader.hpp)
 if(TERSUM_PROTOZERO_INCLUDE)

@@ -2,11 +2,11 @@
 
 packages_build=(
   ca-certificates ccache cmake g++ git libfmt-dev libhwy-dev libprotozero-dev libxxhash-dev
-  ninja-build python3 python3-dev python3-venv
+  ninja-build nlohmann-json3-dev python3 python3-dev python3-venv
 )
 packages_link=(iproute2 procps)
 packages_test=(
-  libbenchmark-dev libcli11-dev libgmock-dev libgtest-dev librapidcheck-dev nlohmann-json3-dev
+  libbenchmark-dev libcli11-dev libgmock-dev libgtest-dev librapidcheck-dev
   universal-ctags util-linux
 )
 packages_lint=(clang-format-19 clang-tidy-19)

@@ -61,7 +61,8 @@ EXTERNALS = (
     External(re.compile(r"nanobind/|Python\.h$"), ("python",)),
     External(re.compile(r"fmt/"), ("src", "tools", "python")),
     External(re.compile(r"xxhash\.h$"), ("src",)),
-    External(re.compile(r"CLI/|nlohmann/"), ("tools",)),
+    External(re.compile(r"CLI/"), ("tools",)),
+    External(re.compile(r"nlohmann/"), ("src/plan", "tools")),
     # The data path of TCP: what is gathered into one system call is the transport's own choice.
     External(re.compile(r"sys/(socket|uio)\.h$"), ("src/platform", "src/transport/tcp")),
     External(
