@@ -12,6 +12,7 @@
 
 #include "bindings.h"
 #include "tersum/codec_info.h"
+#include "tersum/core_distance.h"
 #include "tersum/isa.h"
 #include "tersum/version.h"
 
@@ -60,6 +61,16 @@ void bind_info(nb::module_& module) {
         return value_or_throw(codec_wire_bytes(spec, count, data_type_or_throw(dtype)));
       },
       nb::arg("spec"), nb::arg("count"), nb::arg("dtype"), "Bytes of `count` values on the wire.");
+  module.def(
+      "core_distance_ns",
+      [](int first_cpu, int second_cpu) {
+        // The measuring threads do not need the interpreter, and others may.
+        const nb::gil_scoped_release unlocked;
+        const Result<double> distance = core_distance_ns(first_cpu, second_cpu);
+        return distance.ok() ? distance.value() : -1.0;
+      },
+      nb::arg("first_cpu"), nb::arg("second_cpu"),
+      "Nanoseconds, one way, for a cache line between two CPUs; negative: not measurable.");
   module.def("codec_error_bounds", &codec_error_bounds, nb::arg("spec"), nb::arg("dtype"),
              nb::arg("absmax"), nb::arg("bounds"),
              "Fills `bounds` with each block's largest error.");

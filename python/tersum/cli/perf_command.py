@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib
 import importlib.util
 import json
@@ -17,8 +18,18 @@ from tersum.cli import perf_table
 from tersum.cli.byte_sizes import parse_bytes, size_range
 from tersum.cli.command_error import CommandError
 from tersum.cli.launch_place import Place, find_place
-from tersum.cli.perf_contender import require_torch
-from tersum.cli.perf_options import OPS, PLANS, REDOPS, TRANSPORTS, PerfOptions, Row
+from tersum.cli.perf_contender import choose_libraries
+from tersum.cli.perf_options import (
+    LIBRARIES,
+    OPS,
+    PLANS,
+    REDOPS,
+    TRANSPORTS,
+    PerfOptions,
+    Row,
+    Skip,
+)
+from tersum.cli.perf_peers import DEFAULT_FOLDER
 from tersum.cli.perf_rank import measure
 from tersum.cli.perf_spawn import run_local_ranks
 from tersum.cli.perf_worker import make_contenders
@@ -95,7 +106,7 @@ def add_parser(commands: Any) -> None:
     what.add_argument("--max-bytes", type=size, default=64 << 20, metavar="N", help="default 64M")
     factor = _checked(float, lambda value: value > 1, "must be above 1")
     what.add_argument("--factor", type=factor, default=4, metavar="F", help="default 4")
-    what.add_argument("--compare", type=_list_of(("gloo",)), default=(), metavar="gloo")
+    _add_libraries(what)
     how = parser.add_argument_group("how")
     how.add_argument("--ranks", type=positive, metavar="N", help="local processes (default 2)")
     how.add_argument("--transport", choices=TRANSPORTS, default="auto", help="default auto")
@@ -120,6 +131,23 @@ def add_parser(commands: Any) -> None:
     output.add_argument("--json", type=Path, metavar="FILE", help="also write the rows as JSON")
     output.add_argument("--plot", type=Path, metavar="FILE", help="also draw them (PNG)")
     parser.set_defaults(run=run)
+
+
+def _add_libraries(what: argparse._ArgumentGroup) -> None:
+    what.add_argument(
+        "--compare",
+        type=_list_of((*LIBRARIES, "tersum-c++", "all")),
+        default=(),
+        metavar="LIST",
+        help=f"other libraries: {','.join(LIBRARIES)}, or all; tersum-c++ is tersum without Python",
+    )
+    what.add_argument(
+        "--peers",
+        type=Path,
+        default=Path(DEFAULT_FOLDER),
+        metavar="FOLDER",
+        help=f"their programs, built by scripts/bench --peers (default {DEFAULT_FOLDER})",
+    )
 
 
 def make_options(arguments: argparse.Namespace) -> PerfOptions:
@@ -148,35 +176,52 @@ def make_options(arguments: argparse.Namespace) -> PerfOptions:
         warmup=arguments.warmup,
         seed=arguments.seed,
         in_place=arguments.in_place,
-        compare=arguments.compare,
+        compare=(),
+        peers=str(arguments.peers),
         timeout_ms=arguments.timeout_ms,
         streams=arguments.streams,
         link_bits_per_s=parse_rate(arguments.link) if arguments.link else 0,
     )
     if "one_shot" in options.plans and options.op != "all_reduce":
         raise CommandError(f"--plan one_shot is for all_reduce, not {options.op}", exit_status=2)
-    if options.compare:
-        require_torch(options)
     return options
+
+
+def _with_libraries(
+    options: PerfOptions, arguments: argparse.Namespace, place: Place | None
+) -> tuple[PerfOptions, list[str]]:
+    """The options with the libraries that can be compared with, and why others cannot."""
+    asked: list[str] = []
+    for name in arguments.compare:
+        asked += [one for one in (LIBRARIES if name == "all" else (name,)) if one not in asked]
+    chosen, skipped = choose_libraries(
+        asked,
+        options,
+        arguments.peers,
+        local=place is None,
+        linked=bool(arguments.link),
+    )
+    return dataclasses.replace(options, compare=tuple(chosen)), skipped
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Measures, prints, writes; 1 if anything was wrong."""
     options = make_options(arguments)
     place = find_place(os.environ, arguments.store)
+    options, skipped = _with_libraries(options, arguments, place)
     if place is None:
         ranks = arguments.ranks or 2
         if arguments.link and ranks < 2:
             raise CommandError("--link joins 2 ranks or more: add --ranks 2", exit_status=2)
-        rows: Iterator[Row] = run_local_ranks(options, ranks, arguments.link)
-        return _report(rows, options, ranks, arguments)
+        rows: Iterator[Row | Skip] = run_local_ranks(options, ranks, arguments.link)
+        return _report(rows, options, ranks, arguments, skipped)
     _check_place(place, arguments)
     try:
         with _join(place, options) as group, tempfile.TemporaryDirectory() as folder:
             rows = measure(group, make_contenders(group, options, _meet(place, folder)), options)
             if group.rank == 0:
-                return _report(rows, options, group.size, arguments)
-            return int(sum(row["wrong"] for row in rows) > 0)
+                return _report(rows, options, group.size, arguments, skipped)
+            return int(sum(row["wrong"] for row in rows if "wrong" in row) > 0)
     except TersumError as error:
         raise CommandError(f"rank {place.rank}: {error}") from error
 
@@ -226,13 +271,27 @@ def _meet(place: Place, folder: str) -> str:
 
 
 def _report(
-    rows: Iterable[Row], options: PerfOptions, ranks: int, arguments: argparse.Namespace
+    rows: Iterable[Row | Skip],
+    options: PerfOptions,
+    ranks: int,
+    arguments: argparse.Namespace,
+    skipped: list[str],
 ) -> int:
     print(perf_table.heading(options, ranks, arguments.link), flush=True)
+    for reason in skipped:
+        print(f"# {reason}", flush=True)
+    shared_memory = ranks > 1 and options.transport != "tcp" and not arguments.link
+    if shared_memory:
+        print(perf_table.placement(), flush=True)
     done: list[Row] = []
     for row in rows:
+        if "wrong" not in row:
+            print(f"# {row['skipped']}", flush=True)
+            continue
         print(perf_table.line(row, options.redop), flush=True)
         done.append(row)
+    if shared_memory:  # a hypervisor moves its machines within minutes
+        print(perf_table.placement(), flush=True)
     wrong = sum(row["wrong"] for row in done)
     print(perf_table.footer(done, wrong))
     if arguments.json:

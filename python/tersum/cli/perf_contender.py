@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,12 +13,14 @@ import numpy as np
 from tersum.cli.command_error import CommandError
 from tersum.cli.perf_data import Values
 from tersum.cli.perf_options import PerfOptions, wire_share
+from tersum.cli.perf_peers import PEERS, PeerJob, Turns, why_not
 from tersum.communicator import Communicator
 
 
 class Contender(NamedTuple):
     """A library with a setting. ``prepare(x, out)`` returns the call that is timed; ``wire_bytes``
-    reads what this rank has sent so far (None: cannot be read, the optimal volume is reported)."""
+    reads what this rank has sent so far (None: cannot be read, the optimal volume is reported).
+    With ``turns`` it runs in processes of its own and ``prepare`` is not used."""
 
     library: str
     codec: str
@@ -25,6 +28,7 @@ class Contender(NamedTuple):
     transport: str
     prepare: Callable[[Values, Values], Callable[[], object]]
     wire_bytes: Callable[[], int] | None
+    turns: Turns | None = None
 
 
 def tersum_contenders(group: Communicator, options: PerfOptions) -> list[Contender]:
@@ -61,14 +65,58 @@ def _tersum_call(
     return prepare
 
 
-def require_torch(options: PerfOptions) -> None:
-    """CommandError if gloo cannot be compared with here."""
+def choose_libraries(
+    names: Sequence[str], options: PerfOptions, folder: Path, *, local: bool, linked: bool
+) -> tuple[list[str], list[str]]:
+    """Of the libraries to compare with, those that can run here, and for the others lines that say
+    why not. ``local``: ranks are started by this program; ``linked``: on shaped links."""
+    chosen: list[str] = []
+    skipped: list[str] = []
+    for name in names:
+        if name == "gloo":
+            reason = _why_not_gloo(options)
+        else:
+            reason = why_not(name, folder, options, local and not linked)
+        if reason:
+            skipped.append(f"{name} skipped: {reason}")
+        else:
+            chosen.append(name)
+    return chosen, skipped
+
+
+def _why_not_gloo(options: PerfOptions) -> str:
     if importlib.util.find_spec("torch") is None:
-        raise CommandError(
-            "--compare gloo needs torch: pip install torch, or leave --compare away", exit_status=2
-        )
+        return "no torch here: pip install torch"
     if options.redop == "avg":
-        raise CommandError("gloo cannot average: use --redop sum", exit_status=2)
+        return "it cannot average: use --redop sum"
+    if options.transport == "shm":
+        return "it has no shared memory"
+    return ""
+
+
+def peer_contenders(group: Communicator, name: str, options: PerfOptions) -> list[Contender]:
+    """A library in processes of its own, which rank 0 starts; tersum's own program once per
+    codec."""
+    # A library chooses its fastest way by itself where the user leaves the choice to tersum.
+    transport = "tcp" if options.transport == "tcp" else "shm"
+    codecs = options.codecs if name == "tersum-c++" else ("exact",)
+
+    def turns(codec: str) -> Turns:
+        def start() -> PeerJob:
+            folder = Path(options.peers)
+            timeout_s = options.timeout_ms / 1000
+            return PeerJob(PEERS[name], folder, group.size, transport, codec, timeout_s)
+
+        return Turns(start if group.rank == 0 else None, options.in_place)
+
+    return [
+        Contender(name, codec, "default", transport, _no_call, None, turns(codec))
+        for codec in codecs
+    ]
+
+
+def _no_call(x: Values, out: Values) -> Callable[[], object]:
+    raise NotImplementedError("calls of other processes are not made here")
 
 
 def gloo_contender(group: Communicator, options: PerfOptions, meet: str) -> Contender:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypedDict
+from typing import Any, TypedDict, final
 
 OPS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast")
 REDOPS = ("sum", "avg", "max", "min")
 PLANS = ("auto", "two_step", "ring", "one_shot")
 TRANSPORTS = ("auto", "tcp", "shm")
+LIBRARIES = ("gloo", "openmpi", "mpich", "oneccl")  # that --compare all compares with
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +30,7 @@ class PerfOptions:
     timeout_ms: int
     streams: int
     link_bits_per_s: int  # 0: not shaped
+    peers: str = ""  # the folder with the programs of other libraries
     in_place: bool = False  # all_reduce: the input is the output, as gloo always works
 
     def to_json(self) -> dict[str, Any]:
@@ -76,6 +78,13 @@ class LinkRow(Row, total=False):
     link_bits_per_s: int
     wire_bound_us: float  # what the link needs for wire_bytes: bytes * 8 * (1514/1448) / rate
     wire_ratio: float  # time_us / wire_bound_us
+
+
+@final
+class Skip(TypedDict):
+    """In the place of a row: a contender that failed, and is left out from here on."""
+
+    skipped: str  # "mpich skipped: why"
 
 
 def wire_share(op: str, ranks: int) -> float:

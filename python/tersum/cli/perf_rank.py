@@ -18,12 +18,12 @@ from tersum import _core
 from tersum.cli import perf_data
 from tersum.cli.perf_contender import Contender, optimal_wire_bytes
 from tersum.cli.perf_data import Oracle, Values
-from tersum.cli.perf_options import LinkRow, PerfOptions, Row, wire_share
+from tersum.cli.perf_options import LinkRow, PerfOptions, Row, Skip, wire_share
 from tersum.cli.shaped_link import wire_seconds
 from tersum.codecs import codec_info
 from tersum.communicator import Communicator
 
-_TURNS_MAX = 5
+_TURNS_MAX = 5  # more where calls in place would overflow
 
 
 class Piece(NamedTuple):
@@ -54,18 +54,35 @@ class Samples(NamedTuple):
 
 def measure(
     group: Communicator, contenders: Sequence[Contender], options: PerfOptions
-) -> Iterator[Row]:
+) -> Iterator[Row | Skip]:
     """Rows in the order of sizes and contenders, as they are measured. Collective: every rank must
-    exhaust the iterator; all get the same rows."""
-    for size in options.sizes:
-        case = make_case(group, options, size)
-        warm_up(group, contenders, case, options)
-        checks = [_check(group, contender, case, options) for contender in contenders]
-        seconds, sent = _time_all(group, contenders, case, options)
-        for i, contender in enumerate(contenders):
-            rel_error, wrong = checks[i]
-            samples = Samples(seconds[i], sent[i], rel_error, wrong)
-            yield make_row(group.size, contender, case, options, samples)
+    exhaust the iterator; all get the same rows. A contender whose processes fail is left out from
+    then on, and rank 0 says why."""
+    running = list(contenders)
+    try:
+        for size in options.sizes:
+            case = make_case(group, options, size)
+            warm_up(group, running, case, options)
+            checks = [_check(group, contender, case, options) for contender in running]
+            seconds, sent = _time_all(group, running, case, options)
+            failed: list[Contender] = []
+            for i, contender in enumerate(running):
+                rel_error, wrong = checks[i]
+                if np.isinf(seconds[i]).any():
+                    failed.append(contender)
+                    yield Skip(skipped=f"{contender.library} skipped: {_failure(contender)}")
+                    continue
+                samples = Samples(seconds[i], sent[i], rel_error, wrong)
+                yield make_row(group.size, contender, case, options, samples)
+            running = [contender for contender in running if contender not in failed]
+    finally:
+        for contender in contenders:
+            if contender.turns is not None:
+                contender.turns.close()
+
+
+def _failure(contender: Contender) -> str:
+    return contender.turns.failure if contender.turns is not None else ""
 
 
 def make_case(group: Communicator, options: PerfOptions, size: int) -> Case:
@@ -107,6 +124,10 @@ def warm_up(
 ) -> None:
     """Calls that nothing is learned from: scratch memory, connections, branch predictors."""
     for contender in contenders:
+        if contender.turns is not None:
+            contender.turns.time(case.elements, options.warmup)
+            group.barrier()
+            continue
         call = contender.prepare(case.x, case.out)
         for _ in range(options.warmup):
             call()
@@ -117,12 +138,19 @@ def _time_all(
 ) -> tuple[list[np.ndarray[tuple[int], np.dtype[np.float64]]], list[int]]:
     """Per contender: seconds of each iteration on the slowest rank, and bytes sent per call by the
     busiest."""
-    turns = min(_TURNS_MAX, options.iters)
+    turns = _turns(group.size, options)
     seconds: list[list[float]] = [[] for _ in contenders]
     sent = [0.0] * len(contenders)
     for turn in range(turns):
         calls = options.iters * (turn + 1) // turns - options.iters * turn // turns
         for i, contender in enumerate(contenders):
+            if contender.turns is not None:
+                # The other ranks sleep in the second barrier until the processes have had their
+                # turn.
+                group.barrier()
+                seconds[i] += contender.turns.time(case.elements, calls)
+                group.barrier()
+                continue
             call = contender.prepare(case.x, case.out)
             group.barrier()
             before = contender.wire_bytes() if contender.wire_bytes else 0
@@ -133,6 +161,16 @@ def _time_all(
     slowest = [_largest(group, np.asarray(times)) for times in seconds]
     busiest = _largest(group, np.asarray(sent))
     return slowest, [int(count) for count in busiest]
+
+
+def _turns(ranks: int, options: PerfOptions) -> int:
+    """In place every call multiplies the values by the number of ranks; a turn starts afresh, and
+    must end before they overflow (2^127, a little of which the data themselves need)."""
+    turns = min(_TURNS_MAX, options.iters)
+    if options.in_place and options.redop == "sum" and ranks > 1:
+        calls = int(100 / np.log2(ranks)) - 1
+        turns = max(turns, -(-options.iters // calls))
+    return turns
 
 
 def _time_calls(call: Callable[[], object], calls: int) -> list[float]:
@@ -153,6 +191,9 @@ def _check(
     group: Communicator, contender: Contender, case: Case, options: PerfOptions
 ) -> tuple[float, int]:
     """One call's relative error and wrong elements, over all ranks."""
+    if contender.turns is not None:
+        wrong_of_peer = _largest(group, np.asarray([contender.turns.check(case.elements)]))[0]
+        return 0.0, int(wrong_of_peer) if np.isfinite(wrong_of_peer) else 0
     case.out.view(np.uint8).fill(0xA5)  # what is not written must not pass for a result
     contender.prepare(case.x, case.out)()
     wrong = _different(group, case.out) if options.op != "reduce_scatter" else 0

@@ -20,13 +20,15 @@ from typing import Any
 
 import tersum
 from tersum.cli.command_error import CommandError
-from tersum.cli.perf_options import PerfOptions, Row
+from tersum.cli.perf_options import PerfOptions, Row, Skip
 from tersum.cli.shaped_link import ShapedLink, ShapedLinkError
 
 _LINK_PORT = 29_500  # any port will do in a namespace of one's own
 
 
-def run_local_ranks(options: PerfOptions, ranks: int, link_rate: str | None) -> Iterator[Row]:
+def run_local_ranks(
+    options: PerfOptions, ranks: int, link_rate: str | None
+) -> Iterator[Row | Skip]:
     """Rows, as they are measured by ``ranks`` processes of this machine. All processes, namespaces
     and files are gone when the iterator ends, in whatever way."""
     with contextlib.ExitStack() as stack:
@@ -83,7 +85,7 @@ def _python_path() -> str:
     return os.pathsep.join([*visible, os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
 
 
-def _collect(children: list[subprocess.Popen[bytes]]) -> Iterator[Row]:
+def _collect(children: list[subprocess.Popen[bytes]]) -> Iterator[Row | Skip]:
     """Rows from rank 0 until all children have ended; CommandError with the words of the first that
     failed."""
     errors: dict[int, bytes] = dict.fromkeys(range(len(children)), b"")
@@ -110,8 +112,8 @@ def _collect(children: list[subprocess.Popen[bytes]]) -> Iterator[Row]:
         _raise_if_failed(rank, child, "err", errors)
 
 
-def _parse(line: bytes) -> Row:
-    row: Row = json.loads(line)
+def _parse(line: bytes) -> Row | Skip:
+    row: Row | Skip = json.loads(line)
     return row
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Sequence
 from typing import cast
 
 import tersum
+from tersum import _core
 from tersum.cli.byte_sizes import format_bytes
 from tersum.cli.perf_options import LinkRow, PerfOptions, Row, wire_share
 
@@ -14,7 +17,7 @@ _COLUMNS = (
     ("count", 10, "(elements)"),
     ("type", 9, ""),
     ("redop", 5, ""),
-    ("library", 7, ""),
+    ("library", 10, ""),
     ("codec", 9, ""),
     ("plan", 8, ""),
     ("time", 10, "(us)"),
@@ -40,6 +43,21 @@ def heading(options: PerfOptions, ranks: int, link: str | None) -> str:
         "# " + " ".join(f"{unit:>{width}}" for _, width, unit in columns),
     ]
     return "\n".join(lines)
+
+
+def placement() -> str:
+    """How far the CPUs of this process are from each other, now: what shared memory depends on."""
+    cpus = sorted(os.sched_getaffinity(0))[:8]
+    pairs = list(itertools.combinations(cpus, 2))
+    distances = [_core.core_distance_ns(*pair) for pair in pairs]
+    known = [(ns, f"{a}-{b}") for ns, (a, b) in zip(distances, pairs, strict=True) if ns >= 0]
+    if not known:
+        return "# placement: a single CPU, or none that could be measured"
+    nearest, farthest = min(known), max(known)
+    text = f"CPUs {nearest[1]} {nearest[0]:.0f} ns one way for a cache line"
+    if farthest[1] != nearest[1]:
+        text += f", CPUs {farthest[1]} {farthest[0]:.0f} ns"
+    return f"# placement: {text} (about 50: they share a last-level cache; 250: they do not)"
 
 
 def line(row: Row, redop: str) -> str:
@@ -88,4 +106,6 @@ def footer(rows: Sequence[Row], wrong: int) -> str:
 
 
 def _label(row: Row) -> str:
-    return row["library"] if row["library"] != "tersum" else f"{row['codec']} {row['plan']}"
+    if row["library"] == "tersum":
+        return f"{row['codec']} {row['plan']}"
+    return row["library"] + (f" {row['codec']}" if row["codec"] != "exact" else "")

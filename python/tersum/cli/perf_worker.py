@@ -13,7 +13,12 @@ import sys
 import threading
 
 from tersum.cli.command_error import CommandError
-from tersum.cli.perf_contender import Contender, gloo_contender, tersum_contenders
+from tersum.cli.perf_contender import (
+    Contender,
+    gloo_contender,
+    peer_contenders,
+    tersum_contenders,
+)
 from tersum.cli.perf_options import PerfOptions
 from tersum.cli.perf_rank import measure
 from tersum.communicator import Communicator
@@ -23,8 +28,11 @@ from tersum.errors import TersumError
 def make_contenders(group: Communicator, options: PerfOptions, meet: str) -> list[Contender]:
     """All that is measured; ``meet`` is a file that gloo's ranks find each other by."""
     contenders = tersum_contenders(group, options)
-    if "gloo" in options.compare:
-        contenders.append(gloo_contender(group, options, meet))
+    for name in options.compare:
+        if name == "gloo":
+            contenders.append(gloo_contender(group, options, meet))
+        else:
+            contenders += peer_contenders(group, name, options)
     return contenders
 
 

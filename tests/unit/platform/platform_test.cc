@@ -19,6 +19,7 @@
 #include "platform/shared_memory.h"
 #include "platform/system_clock.h"
 #include "platform/system_error.h"
+#include "tersum/core_distance.h"
 
 namespace tersum {
 namespace {
@@ -67,6 +68,22 @@ TEST(SystemError, NamesTheCause) {
 }
 
 #if defined(__x86_64__)
+TEST(CoreDistance, RefusesWhatIsNoCpuAndIsNothingToOneself) {
+  EXPECT_EQ(core_distance_ns(-1, 0).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(core_distance_ns(0, 1 << 20).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(core_distance_ns(0, 0).value(), 0.0);
+}
+
+TEST(CoreDistance, IsPositiveOrSaysWhyItIsNot) {
+  const Result<double> distance = core_distance_ns(0, 1);
+  if (!distance.ok()) {
+    EXPECT_EQ(distance.status().code(), StatusCode::kUnavailable);
+    GTEST_SKIP() << distance.status().message();
+  }
+  // A core cannot answer in less than a few cycles.
+  EXPECT_GT(distance.value(), 1.0);
+}
+
 TEST(FpControl, DenormalsLiveInsideAndAreFlushedAgainAfterwards) {
   const unsigned before = _mm_getcsr();
   _mm_setcsr(before | 0x8040);  // flush to zero, denormals are zero

@@ -1,0 +1,181 @@
+"""``tersum perf --compare`` with other libraries' programs: what is skipped and why, what a program
+that fails or lies does to the table, and a short real run of each one that is built here."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tersum
+from tersum import _core
+from tersum.cli import perf_table
+from tersum.cli.perf_options import LIBRARIES, PerfOptions
+from tersum.cli.perf_peers import DEFAULT_FOLDER, PEERS, Turns, why_not
+from tersum.cli.perf_rank import _turns
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILT = ROOT / DEFAULT_FOLDER
+SMALL = ["--min-bytes", "4K", "--max-bytes", "16K", "--iters", "3", "--warmup", "1"]
+
+# Speaks the harness's protocol; what it answers is the test's choice.
+FAKE = """#!{python}
+import sys
+folder, rank = sys.argv[1], int(sys.argv[2])
+orders = open(f"{{folder}}/in.{{rank}}")
+answers = open(f"{{folder}}/out", "w") if rank == 0 else None
+def answer(text):
+    if answers:
+        print(text, file=answers, flush=True)
+answer("ready")
+for line in orders:
+    words = line.split()
+    if words[0] == "quit":
+        break
+    if words[0] == "check":
+        answer("{check}")
+    else:
+        answer(" ".join(["ok"] + ["{seconds}"] * int(words[2])))
+"""
+
+
+def perf(*arguments: str) -> subprocess.CompletedProcess[str]:
+    hidden = ("SLURM_", "OMPI_", "PMI_")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(hidden)}
+    environment["PYTHONPATH"] = str(Path(tersum.__file__).parent.parent)
+    return subprocess.run(
+        [sys.executable, "-m", "tersum", "perf", "--transport", "tcp", *SMALL, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+        env=environment,
+    )
+
+
+def program(folder: Path, text: str) -> None:
+    path = folder / PEERS["oneccl"].program
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def libraries(path: Path) -> list[str]:
+    rows: list[dict[str, Any]] = json.loads(path.read_text())
+    return [row["library"] for row in rows]
+
+
+def options(**changes: Any) -> PerfOptions:
+    values: dict[str, Any] = {
+        **{"op": "all_reduce", "redop": "sum", "dtype": "float32", "codecs": ("exact",)},
+        **{"plans": ("auto",), "transport": "tcp", "sizes": (4096,), "iters": 20, "warmup": 1},
+        **{"seed": 1, "compare": (), "timeout_ms": 1000, "streams": 0, "link_bits_per_s": 0},
+    }
+    return PerfOptions(**{**values, **changes})
+
+
+def test_what_is_not_there_is_skipped_with_the_reason(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.json"
+    names = [name for name in LIBRARIES if name != "gloo"]
+    done = perf("--compare", ",".join(names), "--peers", str(tmp_path), "--json", str(rows))
+    assert done.returncode == 0, done.stderr
+    assert libraries(rows) == ["tersum", "tersum"]
+    for name in names:
+        assert f"# {name} skipped: no " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("changes", "local", "words"),
+    [
+        ({"op": "broadcast"}, True, "all_reduce of float32, sum"),
+        ({"dtype": "bfloat16"}, True, "all_reduce of float32, sum"),
+        ({"redop": "max"}, True, "all_reduce of float32, sum"),
+        ({}, False, "--ranks"),
+    ],
+)
+def test_what_programs_cannot_do(
+    tmp_path: Path, changes: dict[str, str], local: bool, words: str
+) -> None:
+    program(tmp_path, FAKE)
+    assert why_not("oneccl", tmp_path, options(), True) == ""
+    assert words in why_not("oneccl", tmp_path, options(**changes), local)
+
+
+def test_all_names_every_library_once(tmp_path: Path) -> None:
+    done = perf("--compare", "mpich,all", "--peers", str(tmp_path), "--redop", "max")
+    assert done.returncode == 0, done.stderr
+    for name in LIBRARIES:
+        assert done.stdout.count(f"# {name} skipped: ") <= 1
+    assert done.stdout.count("# mpich skipped: ") == 1
+
+
+def test_a_program_that_ends_is_skipped_with_its_last_words(tmp_path: Path) -> None:
+    program(tmp_path, "#!/bin/sh\necho no fabric today >&2\nexit 3\n")
+    rows = tmp_path / "rows.json"
+    done = perf("--compare", "oneccl", "--peers", str(tmp_path), "--json", str(rows))
+    assert done.returncode == 0, done.stderr
+    assert libraries(rows) == ["tersum", "tersum"]
+    assert done.stdout.count("# oneccl skipped: it ended: no fabric today") == 1
+
+
+def test_a_programs_times_and_wrong_elements_reach_the_table(tmp_path: Path) -> None:
+    program(tmp_path, FAKE.format(python=sys.executable, check="ok 5", seconds="0.25"))
+    rows = tmp_path / "rows.json"
+    done = perf("--compare", "oneccl", "--peers", str(tmp_path), "--json", str(rows))
+    assert done.returncode == 1, done.stdout + done.stderr
+    measured = [row for row in json.loads(rows.read_text()) if row["library"] == "oneccl"]
+    assert [(row["bytes"], row["time_us"], row["wrong"]) for row in measured] == [
+        (4096, 250_000, 5),
+        (16384, 250_000, 5),
+    ]
+
+
+def test_nonsense_is_no_result(tmp_path: Path) -> None:
+    program(tmp_path, FAKE.format(python=sys.executable, check="ok", seconds="1"))
+    done = perf("--compare", "oneccl", "--peers", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "# oneccl skipped: it answered 0 numbers to 'check 1024 0'" in done.stdout
+
+
+def test_a_rank_without_a_job_reports_nothing_of_its_own() -> None:
+    turns = Turns(None, in_place=True)
+    assert turns.time(10, 3) == [0.0, 0.0, 0.0] and turns.check(10) == 0.0 and turns.failure == ""
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8])
+@pytest.mark.parametrize("iters", [1, 4, 20, 500])
+def test_values_do_not_overflow_within_a_turn(ranks: int, iters: int) -> None:
+    turns = _turns(ranks, options(in_place=True, iters=iters))
+    assert 1 <= turns <= iters
+    calls = -(-iters // turns) + 1  # the first one is not timed
+    assert float(ranks) ** calls < 2.0**110
+
+
+def test_placement_names_a_distance_or_says_that_there_is_none() -> None:
+    line = perf_table.placement()
+    assert line.startswith("# placement: ")
+    assert ("ns one way" in line) == any(
+        _core.core_distance_ns(0, cpu) > 0 for cpu in os.sched_getaffinity(0)
+    ) or "single" in line
+    assert _core.core_distance_ns(-1, 0) < 0
+
+
+@pytest.mark.parametrize("transport", ["tcp", "shm"])
+@pytest.mark.parametrize("name", list(PEERS))
+def test_a_real_library_sums_exactly(tmp_path: Path, name: str, transport: str) -> None:
+    reason = why_not(name, BUILT, options(), True)
+    if reason:
+        pytest.skip(f"{name}: {reason}")
+    rows = tmp_path / "rows.json"
+    done = perf(
+        *("--compare", name, "--peers", str(BUILT), "--json", str(rows), "--in-place"),
+        *("--transport", transport, "--ranks", "2"),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "skipped" not in done.stdout
+    assert [row for row in libraries(rows) if row != "tersum"] == [name, name]
+    assert ("# placement: " in done.stdout) == (transport == "shm")
