@@ -69,6 +69,9 @@ struct CommunicatorOptions {
   // Memory that one call may have in flight for receiving, in bytes (agreed): the window of every
   // flow shrinks with the number of ranks so that the sum stays below it.
   size_t window_bytes = 8 * 1024 * 1024;
+  // Where this process writes a trace of its calls and slices, for Perfetto (docs/tracing.md);
+  // empty: nowhere. TERSUM_TRACE comes first; and only the first communicator's choice counts.
+  std::string trace_file;
 };
 
 }  // namespace tersum

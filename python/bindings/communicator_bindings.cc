@@ -169,8 +169,9 @@ std::shared_ptr<PyWork> make_work(PyCommunicatorPtr owner, std::shared_ptr<Pendi
 
 CommunicatorOptions make_options(int64_t timeout_ms, const std::string& listen, int port,
                                  const std::string& transport, int streams, int64_t slice_bytes,
-                                 int64_t window_bytes) {
+                                 int64_t window_bytes, const std::string& trace_file) {
   CommunicatorOptions options;
+  options.trace_file = trace_file;
   options.timeout_ms = timeout_ms;
   options.listen_address = listen;
   options.listen_port = static_cast<uint16_t>(port);
@@ -184,9 +185,9 @@ CommunicatorOptions make_options(int64_t timeout_ms, const std::string& listen, 
 PyCommunicatorPtr create(int rank, int size, nb::object source, const std::string& name,
                          int64_t timeout_ms, const std::string& listen, int port,
                          const std::string& transport, int streams, int64_t slice_bytes,
-                         int64_t window_bytes) {
-  const CommunicatorOptions options =
-      make_options(timeout_ms, listen, port, transport, streams, slice_bytes, window_bytes);
+                         int64_t window_bytes, const std::string& trace_file) {
+  const CommunicatorOptions options = make_options(timeout_ms, listen, port, transport, streams,
+                                                   slice_bytes, window_bytes, trace_file);
   std::shared_ptr<Store> store = store_from_python(std::move(source), rank, timeout_ms);
   auto waiting = std::make_shared<InterruptibleStore>(store);
   Result<Communicator> made = [&] {
@@ -346,7 +347,7 @@ void bind_communicator(nb::module_& module) {
   type.def_static("create", &create, nb::arg("rank"), nb::arg("size"), nb::arg("store"),
                   nb::arg("name"), nb::arg("timeout_ms"), nb::arg("listen"), nb::arg("port"),
                   nb::arg("transport"), nb::arg("streams"), nb::arg("slice_bytes"),
-                  nb::arg("window_bytes"))
+                  nb::arg("window_bytes"), nb::arg("trace_file"))
       .def_prop_ro("rank", [](PyCommunicator& self) { return self.get().rank(); })
       .def_prop_ro("size", [](PyCommunicator& self) { return self.get().size(); })
       .def("split", &split, nb::arg("color"), nb::arg("key"))

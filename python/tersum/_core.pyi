@@ -44,6 +44,7 @@ class Communicator:
         streams: int,
         slice_bytes: int,
         window_bytes: int,
+        trace_file: str,
     ) -> Communicator: ...
     @property
     def rank(self) -> int: ...

@@ -89,6 +89,8 @@ class Communicator:
     :param streams: TCP connections per pair of processes; 0 takes the measured default.
     :param slice_bytes: largest message; 0 takes the default. All ranks must agree.
     :param window_bytes: memory one call may have in flight; 0 takes the default. Agreed, too.
+    :param trace_file: where this process writes a trace for Perfetto when it ends; ``TERSUM_TRACE``
+        comes first, and only the process's first communicator decides.
 
     **Thread safety.** Every method may be called from any thread. Calls of one rank are matched
     with the other ranks' by the order in which they *start*: threads that share a communicator
@@ -122,6 +124,7 @@ class Communicator:
         streams: int = 0,
         slice_bytes: int = 0,
         window_bytes: int = 0,
+        trace_file: str = "",
     ) -> None:
         _check_place(rank, size)
         if store is None:
@@ -151,6 +154,7 @@ class Communicator:
             streams,
             slice_bytes,
             window_bytes,
+            trace_file,
         )
         _open.add(self)
 

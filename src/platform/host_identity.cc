@@ -25,4 +25,12 @@ std::string network_namespace_id() {
   return std::string(text, static_cast<size_t>(got));
 }
 
+std::string host_name() {
+  char text[256] = {};
+  if (gethostname(text, sizeof text - 1) != 0) return {};
+  return text;
+}
+
+int64_t process_number() { return getpid(); }
+
 }  // namespace tersum

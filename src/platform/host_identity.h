@@ -4,6 +4,7 @@
 // empty: namespaces of one machine share its boot id, but links between them must not be bypassed.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace tersum {
@@ -13,5 +14,11 @@ std::string boot_id();
 
 // The network namespace, e.g. "net:[4026531840]"; empty when it cannot be read.
 std::string network_namespace_id();
+
+// The host's name as its administrator calls it; empty when it cannot be read.
+std::string host_name();
+
+// The number of this process within its process namespace.
+int64_t process_number();
 
 }  // namespace tersum

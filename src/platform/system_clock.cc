@@ -9,11 +9,19 @@
 
 namespace tersum {
 
-int64_t SystemClock::now_ns() const {
+namespace {
+
+int64_t read_clock(clockid_t clock) {
   timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  clock_gettime(clock, &now);
   return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }
+
+}  // namespace
+
+int64_t SystemClock::now_ns() const { return read_clock(CLOCK_MONOTONIC); }
+
+int64_t wall_clock_ns() { return read_clock(CLOCK_REALTIME); }
 
 uint64_t SystemRandom::next() {
   uint64_t value = 0;

@@ -15,6 +15,9 @@ class SystemClock final : public Clock {
   [[nodiscard]] int64_t now_ns() const override;
 };
 
+// Nanoseconds since 1970, for lining up what several hosts recorded; may jump.
+int64_t wall_clock_ns();
+
 // Unpredictable 64-bit numbers from the kernel: good enough for tokens and ids.
 class SystemRandom final : public Random {
  public:

@@ -192,7 +192,7 @@ Result<Communicator> Communicator::create(int rank, int size, const std::shared_
                                           std::string_view name) {
   TERSUM_RETURN_IF_ERROR(check_membership(rank, size, options));
   if (store == nullptr) return invalid_argument("store is null; pass open_store(\"tcp://…\", …)");
-  auto acquired = acquire_process_node(options);
+  auto acquired = acquire_process_node(options, rank, size);
   if (!acquired.ok()) return acquired.status();
   return create_on(acquired.value(), rank, size, *store, options, name);
 }

@@ -188,7 +188,7 @@ Result<std::shared_ptr<DeviceWorld>> DeviceWorld::create(int process_index, int 
   if (process_count > 1 && store == nullptr) {
     return invalid_argument("a world of several processes needs a store to meet in");
   }
-  auto acquired = acquire_process_node(options);
+  auto acquired = acquire_process_node(options, process_index, process_count);
   if (!acquired.ok()) return acquired.status();
   const std::shared_ptr<Progress>& progress = acquired.value();
   const int64_t deadline = deadline_after_ms(progress->clock().now_ns(), options.timeout_ms);

@@ -123,6 +123,11 @@ int64_t Node::sleep_ns(int64_t limit_ns) const {
   return std::max<int64_t>(sleep, 0);
 }
 
+void Node::set_trace(TraceRecorder* trace) {
+  trace_ = trace;
+  transport_->set_watch(trace);
+}
+
 size_t Node::backlog_bytes() const {
   size_t bytes = 0;
   for (const LinkState& state : links_) bytes += state.link->backlog_bytes();
@@ -142,6 +147,9 @@ void Node::flush_links() {
 
 void Node::send(Member& member, const MessageHeader& header, const SlotRef& payload) {
   const RankPlace& place = member.places[header.to_rank];
+  if (trace_ != nullptr && header.kind == MessageKind::kData) {
+    trace_->record_message(TraceKind::kQueued, header);
+  }
   if (place.local) {
     InMessage message;
     message.header = header;

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "runtime/member.h"
 #include "runtime/operation.h"
+#include "runtime/trace_recorder.h"
 #include "tersum/status.h"
 #include "transport/transport.h"
 
@@ -38,6 +39,10 @@ class Node final : public TransportSink {
   [[nodiscard]] bool busy() const { return pending_.load(std::memory_order_acquire) > 0; }
   void wake() { transport_->wake(); }
   [[nodiscard]] const Clock& clock() const { return clock_; }
+  // What this node does is recorded from now on; before listen(), and `trace` outlives the node.
+  void set_trace(TraceRecorder* trace);
+  // Null unless somebody traces.
+  [[nodiscard]] TraceRecorder* trace() const { return trace_; }
 
   // --- progress role ---
   // One round: takes what was submitted, polls the transport, advances operations. True if anything
@@ -45,7 +50,11 @@ class Node final : public TransportSink {
   bool step();
   // Nanoseconds until the next deadline, at most `limit_ns`; how long a sleep may last.
   [[nodiscard]] int64_t sleep_ns(int64_t limit_ns) const;
-  void sleep(int64_t timeout_ns) { transport_->wait(timeout_ns); }
+  void sleep(int64_t timeout_ns) {
+    const int64_t begin_ns = trace_start(trace_);
+    transport_->wait(timeout_ns);
+    if (trace_ != nullptr) trace_->record_sleep(begin_ns);
+  }
   // Bytes that still have to leave for peers, over all links.
   [[nodiscard]] size_t backlog_bytes() const;
   // Operations that have ended since the node was made: lets a waiter see that others may be done.
@@ -105,6 +114,7 @@ class Node final : public TransportSink {
   bool deliver_local();
   void flush_links();
   void route(InMessage message, LinkState* from);
+  void trace_arrival(const MessageHeader& header);
   void park_unknown(InMessage message);
   void route_to_member(Member& member, InMessage message, LinkState* from);
   void on_idle_cancel(Member& member, const InMessage& message);
@@ -118,6 +128,7 @@ class Node final : public TransportSink {
 
   const Clock& clock_;
   std::unique_ptr<Transport> transport_;
+  TraceRecorder* trace_ = nullptr;
   int64_t now_ns_ = 0;
 
   std::mutex submissions_mutex_;

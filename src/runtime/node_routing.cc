@@ -26,6 +26,7 @@ void Node::on_message(Link& link, InMessage message) {
 
 void Node::route(InMessage message, LinkState* from) {
   const MessageHeader& header = message.header;
+  if (trace_ != nullptr) trace_arrival(header);
   switch (header.kind) {
     case MessageKind::kPing:
       if (from != nullptr) {
@@ -55,6 +56,11 @@ void Node::route(InMessage message, LinkState* from) {
     return;
   }
   park_unknown(std::move(message));
+}
+
+void Node::trace_arrival(const MessageHeader& header) {
+  if (header.kind == MessageKind::kData) trace_->record_message(TraceKind::kArrived, header);
+  if (header.kind == MessageKind::kReady) trace_->record_message(TraceKind::kReady, header);
 }
 
 // For a rank that is not here yet; what is for one that was here is dropped.

@@ -384,6 +384,7 @@ void Operation::finish(Node& node, Status status) {
     stats.seconds += static_cast<double>(node.clock().now_ns() - request_.start_ns) * 1e-9;
   }
   status_ = std::move(status);
+  if (TraceRecorder* trace = node.trace()) trace_call(*trace);
   node.operation_ended(*this);
   const OnDone on_done = on_done_;
   void* const context = context_;

@@ -22,6 +22,7 @@
 #include "codec/codec.h"
 #include "runtime/call_descriptor.h"
 #include "runtime/compiled_plan.h"
+#include "runtime/trace_recorder.h"
 #include "tersum/options.h"
 #include "tersum/status.h"
 #include "transport/link.h"
@@ -137,6 +138,10 @@ class Operation final : public WorkImpl {
   void send_slice(Node& node, const FlowRange& range, uint32_t slice, const SlotRef& slot,
                   size_t bytes);
   void consume(Node& node, uint32_t in_flow, uint32_t slice);
+  // Codec work that began at `begin_ns` (operation_trace.cc).
+  void trace_slice(TraceRecorder& trace, TraceKind kind, int64_t begin_ns, const ChunkRole& role,
+                   uint32_t slice, size_t bytes) const;
+  void trace_call(TraceRecorder& trace) const;
   [[nodiscard]] const std::byte* own_slice(const ChunkRole& role, uint32_t slice) const;
   [[nodiscard]] std::byte* output_slice(const ChunkRole& role, uint32_t slice) const;
   InMessage& inbox(uint32_t in_flow, uint32_t slice) {

@@ -186,7 +186,9 @@ bool Operation::produce_slice(Node& node, uint32_t role_index) {
   }
   std::byte* const wire = slot ? slot.bytes().data() : nullptr;
   const std::byte* const own = own_slice(role, slice);
-  if (role.adds.count == 0 && !role.finishes) {
+  const bool encodes = role.adds.count == 0 && !role.finishes;
+  const int64_t begin_ns = trace_start(node.trace());
+  if (encodes) {
     codec.encode(own, count, wire);
   } else {
     wires_.clear();
@@ -197,6 +199,10 @@ bool Operation::produce_slice(Node& node, uint32_t role_index) {
     const CombineFinish end{request_.op, divides ? static_cast<uint32_t>(member_->size()) : 1U};
     codec.combine(wires_, own, role.own_index, count, end, wire,
                   role.finishes ? output_slice(role, slice) : nullptr);
+  }
+  if (TraceRecorder* trace = node.trace()) {
+    trace_slice(*trace, encodes ? TraceKind::kEncode : TraceKind::kCombine, begin_ns, role, slice,
+                bytes);
   }
   send_slice(node, outs, slice, slot, bytes);
   for (uint32_t i = 0; i < role.adds.count; ++i) consume(node, role.adds.first + i, slice);
@@ -218,7 +224,11 @@ bool Operation::encode_replicated(Node& node, uint32_t role_index) {
     fail(node, slot.status());
     return false;
   }
+  const int64_t begin_ns = trace_start(node.trace());
   plan_->codec->encode(own_slice(role, slice), count, slot->bytes().data());
+  if (TraceRecorder* trace = node.trace()) {
+    trace_slice(*trace, TraceKind::kEncode, begin_ns, role, slice, bytes);
+  }
   send_slice(node, role.partials, slice, *slot, bytes);
   own_wires_[slice % plan_->window] = std::move(slot).value();
   ++state.encoded;
@@ -240,8 +250,13 @@ bool Operation::combine_replicated(Node& node, uint32_t role_index) {
   if (role.own_index == role.adds.count) wires_.push_back(own.bytes().data());
   const bool divides = request_.op == ReduceOp::kAverage;
   const CombineFinish end{request_.op, divides ? static_cast<uint32_t>(member_->size()) : 1U};
-  plan_->codec->combine(wires_, nullptr, 0, plan_->slice_count(role, slice), end, nullptr,
-                        output_slice(role, slice));
+  const size_t count = plan_->slice_count(role, slice);
+  const int64_t begin_ns = trace_start(node.trace());
+  plan_->codec->combine(wires_, nullptr, 0, count, end, nullptr, output_slice(role, slice));
+  if (TraceRecorder* trace = node.trace()) {
+    trace_slice(*trace, TraceKind::kCombine, begin_ns, role, slice,
+                plan_->codec->wire_bytes(count));
+  }
   own = {};
   for (uint32_t i = 0; i < role.adds.count; ++i) consume(node, role.adds.first + i, slice);
   ++state.produced;
@@ -272,7 +287,11 @@ bool Operation::store_slice(Node& node, uint32_t role_index) {
     }
     send_slice(node, role.forwards, slice, slot, bytes);
   }
+  const int64_t begin_ns = trace_start(node.trace());
   plan_->codec->decode(message.payload.data(), count, output_slice(role, slice));
+  if (TraceRecorder* trace = node.trace()) {
+    trace_slice(*trace, TraceKind::kDecode, begin_ns, role, slice, bytes);
+  }
   consume(node, role.store.first, slice);
   ++state.stored;
   refresh_role(role_index);

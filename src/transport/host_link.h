@@ -22,6 +22,7 @@ struct LinkContext {
   Poller* poller = nullptr;
   const Clock* clock = nullptr;
   TransportSink* const* sink = nullptr;
+  CarrierWatch* watch = nullptr;  // null: nobody wants to know
 };
 
 class HostLink : public Link {

@@ -30,6 +30,7 @@ class HostTransport final : public Transport, private Inbound::Policy, private O
   [[nodiscard]] ProcessId self() const override { return handshakes_.self; }
   [[nodiscard]] Arena& arena() override { return *arena_; }
   void set_sink(TransportSink* sink) override { sink_ = sink; }
+  void set_watch(CarrierWatch* watch) override { watch_ = watch; }
   Status listen(const ListenOptions& options) override;
   [[nodiscard]] std::string address() const override;
   [[nodiscard]] Result<ProcessId> parse_peer(std::string_view address) const override;
@@ -60,6 +61,7 @@ class HostTransport final : public Transport, private Inbound::Policy, private O
   UniqueFd doorbell_;
   PollFlags doorbell_flags_;
   TransportSink* sink_ = nullptr;
+  CarrierWatch* watch_ = nullptr;
   PeerAddress own_;
   bool shares_memory_ = false;
   bool listening_ = false;
@@ -208,7 +210,7 @@ void HostTransport::add_link(Established parts) {
   outbound_.cancel(peer);
   inbound_.drop(peer);
   if (find(peer) != nullptr) return;  // closing the new connection; the peer sees its end
-  const LinkContext context{arena_.get(), poller_.get(), handshakes_.clock, &sink_};
+  const LinkContext context{arena_.get(), poller_.get(), handshakes_.clock, &sink_, watch_};
   if (parts.carrier == Carrier::kSharedMemory) {
     links_.push_back(std::make_unique<ShmLink>(context, std::move(parts)));
   } else {

@@ -69,6 +69,14 @@ struct InMessage {
   PayloadHold hold;
 };
 
+// Who hears that a carrier has taken a message whole (a socket's buffer, the peer's mailbox).
+// Called from within send(), flush() or poll(); must not call back.
+class CarrierWatch {
+ public:
+  virtual ~CarrierWatch() = default;
+  virtual void on_taken(const MessageHeader& header) = 0;
+};
+
 class Link;
 
 // Who hears of what arrives. Implemented by the runtime's node.

@@ -49,6 +49,8 @@ class Transport {
   [[nodiscard]] virtual ProcessId self() const = 0;
   [[nodiscard]] virtual Arena& arena() = 0;
   virtual void set_sink(TransportSink* sink) = 0;
+  // Before listen(): from now on `watch` hears of every message that a carrier takes.
+  virtual void set_watch(CarrierWatch* watch) = 0;
 
   // Starts listening (idempotent: later calls keep the first choice). kUnavailable: no such
   // interface or address, port taken; the message names it and says what to do.

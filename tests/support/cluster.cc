@@ -55,6 +55,15 @@ void Cluster::make_host_processes() {
     processes_.push_back(std::make_shared<Progress>(
         std::make_unique<Node>(real_clock(), std::move(make_host_transport(transport)).value())));
   }
+  trace_processes(real_clock());
+}
+
+void Cluster::trace_processes(const Clock& clock) {
+  if (options_.trace_events == 0) return;
+  for (const auto& process : processes_) {
+    traces_.push_back(std::make_unique<TraceRecorder>(clock, options_.trace_events));
+    process->node().set_trace(traces_.back().get());
+  }
 }
 
 void Cluster::make_sim_processes() {
@@ -63,6 +72,7 @@ void Cluster::make_sim_processes() {
     processes_.push_back(std::make_shared<Progress>(
         std::make_unique<Node>(network_->clock(), network_->make_node()), Progress::Thread::kNone));
   }
+  trace_processes(network_->clock());
 }
 
 void Cluster::meet_with_threads() {

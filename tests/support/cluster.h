@@ -10,6 +10,7 @@
 
 #include "runtime/communicator_impl.h"
 #include "runtime/progress.h"
+#include "runtime/trace_recorder.h"
 #include "tersum/communicator.h"
 #include "transport/sim/sim_network.h"
 
@@ -28,6 +29,7 @@ struct ClusterOptions {
   int ranks_per_process = 1;  // kLocal: all ranks are in one process
   uint64_t seed = 1;          // kSim
   CommunicatorOptions communicator;
+  size_t trace_events = 0;  // > 0: every process has a recorder of that size
 };
 
 class Cluster {
@@ -45,15 +47,21 @@ class Cluster {
   // Waits for the given calls; a simulated cluster moves its clock.
   std::vector<Status> finish(std::vector<Work>& works);
   SimNetwork& network() { return *network_; }
+  // Only while nobody drives that process.
+  [[nodiscard]] const TraceRecorder& trace(int process) const {
+    return *traces_[static_cast<size_t>(process)];
+  }
 
  private:
   void make_host_processes();
   void make_sim_processes();
+  void trace_processes(const Clock& clock);
   void meet_with_threads();
   void meet_by_stepping();
 
   ClusterOptions options_;
   std::unique_ptr<SimNetwork> network_;
+  std::vector<std::unique_ptr<TraceRecorder>> traces_;  // outlive the processes
   std::vector<std::shared_ptr<Progress>> processes_;
   std::vector<Communicator> communicators_;
 };

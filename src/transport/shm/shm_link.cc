@@ -122,6 +122,7 @@ bool ShmLink::post(const MessageHeader& header, const SlotRef& payload) {
     fill_unit(next_unit(), UnitKind::kMessage, ticket, offset, header);
   }
   own_->posted.store(posted_, std::memory_order_release);
+  if (context_.watch != nullptr) context_.watch->on_taken(header);
   return true;
 }
 

@@ -38,6 +38,7 @@ void SimLink::flush() {
     outbox_.pop_front();
     backlog_bytes_ -= bytes;
     flying_bytes_ += bytes;
+    if (owner_->watch_ != nullptr) owner_->watch_->on_taken(flight.header);
     owner_->state_->depart(std::move(flight));
   }
 }

@@ -59,6 +59,7 @@ class SimTransport final : public Transport {
   [[nodiscard]] ProcessId self() const override { return id_; }
   [[nodiscard]] Arena& arena() override { return *arena_; }
   void set_sink(TransportSink* sink) override { sink_ = sink; }
+  void set_watch(CarrierWatch* watch) override { watch_ = watch; }
   Status listen(const ListenOptions& options) override;
   [[nodiscard]] std::string address() const override;
   [[nodiscard]] Result<ProcessId> parse_peer(std::string_view address) const override;
@@ -86,6 +87,7 @@ class SimTransport final : public Transport {
   ProcessId id_;
   std::unique_ptr<Arena> arena_;
   TransportSink* sink_ = nullptr;
+  CarrierWatch* watch_ = nullptr;
   bool frozen_ = false;
   bool killed_ = false;
   std::vector<std::pair<uint64_t, GroupToken>> admitted_;

@@ -23,7 +23,8 @@ TcpLink::TcpLink(const LinkContext& context, ProcessId peer, std::vector<UniqueF
     : context_(context), peer_(peer) {
   TERSUM_CHECK(!streams.empty());
   for (UniqueFd& fd : streams) {
-    streams_.push_back(std::make_unique<TcpStream>(std::move(fd), context.poller, context.arena));
+    streams_.push_back(
+        std::make_unique<TcpStream>(std::move(fd), context.poller, context.arena, context.watch));
   }
 }
 

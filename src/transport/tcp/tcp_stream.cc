@@ -28,8 +28,8 @@ constexpr int kLingerReads = 64;
 
 }  // namespace
 
-TcpStream::TcpStream(UniqueFd fd, Poller* poller, Arena* arena)
-    : fd_(std::move(fd)), poller_(poller), arena_(arena), staging_(kStagingBytes) {
+TcpStream::TcpStream(UniqueFd fd, Poller* poller, Arena* arena, CarrierWatch* watch)
+    : fd_(std::move(fd)), poller_(poller), arena_(arena), watch_(watch), staging_(kStagingBytes) {
   flags_ = {.readable = true, .writable = true};
   if (Status added = poller_->add(fd_.get(), &flags_); !added.ok()) end(std::move(added));
 }
@@ -86,7 +86,9 @@ void TcpStream::retire_sent(size_t bytes) {
     out.sent += static_cast<uint32_t>(step);
     backlog_bytes_ -= std::max<size_t>(out.sent, kMessageHeaderBytes) - payload_before;
     bytes -= step;
-    if (step == rest) queue_.pop();
+    if (step < rest) return;
+    if (watch_ != nullptr) watch_->on_taken(*decode_header(out.header));
+    queue_.pop();
   }
 }
 

@@ -29,7 +29,8 @@ class StreamSink {
 class TcpStream {
  public:
   // `fd` has finished its handshake.
-  TcpStream(UniqueFd fd, Poller* poller, Arena* arena);
+  // Null `watch`: nobody wants to know what was taken.
+  TcpStream(UniqueFd fd, Poller* poller, Arena* arena, CarrierWatch* watch);
   ~TcpStream() { close(); }
 
   void enqueue(const MessageHeader& header, const SlotRef& payload);
@@ -74,6 +75,7 @@ class TcpStream {
   UniqueFd fd_;
   Poller* poller_;
   Arena* arena_;
+  CarrierWatch* watch_;
   PollFlags flags_;
   bool ended_ = false;
   bool write_failed_ = false;

@@ -65,6 +65,20 @@ TEST_P(Memory, BlockingCallsDoNotAllocateAfterTheFirstOfASize) {
   EXPECT_LE(fewest, 3U) << "50 calls of a known size on two ranks";
 }
 
+TEST_P(Memory, ATraceDoesNotAllocateOnceItsRingIsFull) {
+  ClusterOptions options;
+  options.kind = GetParam();
+  options.trace_events = 500;
+  Cluster cluster(options);
+  std::vector<std::vector<float>> data(2, std::vector<float>(1'000'003));
+  allocations_of_calls(cluster, data, 20);
+  EXPECT_EQ(cluster.trace(0).size(), options.trace_events);
+  uint64_t fewest = UINT64_MAX;
+  for (int i = 0; i < 3; ++i) fewest = std::min(fewest, allocations_of_calls(cluster, data, 50));
+  EXPECT_LE(fewest, 3U) << "50 traced calls of a known size on two ranks";
+  EXPECT_GT(cluster.trace(0).dropped(), 0U);
+}
+
 TEST_P(Memory, InFlightIsBoundedByTheWindow) {
   for (const int size : {2, 4, 8}) {
     ClusterOptions options;

@@ -1,0 +1,49 @@
+// The part of Operation that tells a trace what was done.
+#include "runtime/member.h"
+#include "runtime/operation.h"
+#include "runtime/trace_recorder.h"
+
+namespace tersum {
+
+void Operation::trace_slice(TraceRecorder& trace, TraceKind kind, int64_t begin_ns,
+                            const ChunkRole& role, uint32_t slice, size_t bytes) const {
+  TraceEvent event;
+  event.begin_ns = begin_ns;
+  event.end_ns = trace.now_ns();
+  event.group = member_->group;
+  event.call = request_.call;
+  event.bytes = bytes;
+  event.codec = request_.codec;
+  event.chunk = role.chunk;
+  event.slice = slice;
+  event.rank = static_cast<uint16_t>(member_->rank);
+  event.kind = kind;
+  // Whose contribution was decoded, or whom the encoded one is for (the first of several).
+  const FlowRange& outs = role.finishes ? role.finals : role.partials;
+  if (kind == TraceKind::kDecode) {
+    event.phase = FlowPhase::kGather;
+    event.peer = plan_->in_flows[role.store.first].peer;
+    event.has_peer = true;
+  } else if (kind == TraceKind::kEncode && outs.count > 0) {
+    event.peer = plan_->out_flows[outs.first].peer;
+    event.has_peer = true;
+  }
+  trace.record(event);
+}
+
+void Operation::trace_call(TraceRecorder& trace) const {
+  TraceEvent event;
+  event.begin_ns = request_.start_ns;
+  event.end_ns = trace.now_ns();
+  event.group = member_->group;
+  event.call = request_.call;
+  event.bytes = request_.count * element_bytes(request_.type);
+  event.codec = request_.codec;
+  event.rank = static_cast<uint16_t>(member_->rank);
+  event.kind = TraceKind::kCall;
+  event.collective = request_.collective;
+  event.status = status_.code();
+  trace.record(event);
+}
+
+}  // namespace tersum
