@@ -15,6 +15,7 @@ NB_MODULE(_core, module) {
   tersum::python::bind_stores(module);
   tersum::python::bind_communicator(module);
   tersum::python::bind_info(module);
+  tersum::python::bind_metrics(module);
   tersum::python::bind_xla(module);
 }
 

@@ -34,6 +34,7 @@ from tersum.errors import (
     UnsupportedError,
     VersionMismatchError,
 )
+from tersum.metrics import MetricsServer, ProcessStats, metrics_text, serve_metrics, stats
 from tersum.store import MemoryStore, Store, TorchStore
 
 __version__: str = _core.version
@@ -68,7 +69,9 @@ __all__ = [
     "InternalError",
     "InvalidArgumentError",
     "MemoryStore",
+    "MetricsServer",
     "PeerLostError",
+    "ProcessStats",
     "ProtocolError",
     "StatusCode",
     "Store",
@@ -87,6 +90,9 @@ __all__ = [
     "codec_wire_bytes",
     "isa",
     "known_codecs",
+    "metrics_text",
     "open_store",
+    "serve_metrics",
+    "stats",
     "wire_version",
 ]

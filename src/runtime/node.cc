@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "runtime/call_counters.h"
 
 namespace tersum {
 namespace {
@@ -27,6 +28,7 @@ Node::~Node() {
   unknown_.clear();
   for (const auto& member : members_) member->parked.clear();
   transport_->set_sink(nullptr);
+  for (size_t i = 0; i < links_.size(); ++i) CallCounters::process().count_link_closed();
 }
 
 void Node::submit(std::shared_ptr<Operation> operation) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "runtime/call_counters.h"
 #include "runtime/call_descriptor.h"
 #include "runtime/node.h"
 
@@ -198,6 +199,7 @@ void Node::unregister_member(const std::shared_ptr<Member>& member, const Status
     if (state == nullptr || --state->members > 0) continue;
     Link* link = state->link;
     links_.erase(links_.begin() + (state - links_.data()));
+    CallCounters::process().count_link_closed();
     link->close();
   }
 }
@@ -235,11 +237,13 @@ void Node::on_link_up(Link& link) {
     }
   }
   links_.push_back(state);
+  CallCounters::process().count_link_opened();
 }
 
 void Node::on_link_down(Link& link, const Status& reason) {
   LinkState* state = find_link(&link);
   if (state == nullptr) return;
+  CallCounters::process().count_link_lost();
   links_.erase(links_.begin() + (state - links_.data()));
   for (const auto& member : members_) {
     for (int rank = 0; rank < member->size(); ++rank) {
@@ -256,6 +260,7 @@ void Node::on_link_down(Link& link, const Status& reason) {
 
 void Node::on_connect_failed(ProcessId peer, const Status& reason) {
   connect_failures_.emplace_back(peer, reason);
+  CallCounters::process().count_connect_failed();
 }
 
 void Node::forget_connect_failure(ProcessId peer) {

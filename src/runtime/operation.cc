@@ -67,7 +67,7 @@ void Operation::begin(Node& node) {
   peers_.assign(static_cast<size_t>(member_->size()), {});
   ready_peers_ = 0;
   open_roles_ = 0;
-  bytes_sent_ = bytes_received_ = 0;
+  bytes_sent_ = bytes_received_ = slices_sent_ = 0;
   in_.clear();
   out_.clear();
   roles_.clear();
@@ -374,15 +374,7 @@ void Operation::finish(Node& node, Status status) {
     node.give_back_eager(*member_, static_cast<int>(peer), peers_[peer].eager_bytes);
     peers_[peer].eager_bytes = 0;
   }
-  {
-    const std::lock_guard lock(member_->mutex);
-    CommunicatorStats& stats = member_->stats;
-    ++stats.calls;
-    stats.values += request_.count;
-    stats.wire_bytes_sent += bytes_sent_;
-    stats.wire_bytes_received += bytes_received_;
-    stats.seconds += static_cast<double>(node.clock().now_ns() - request_.start_ns) * 1e-9;
-  }
+  count_call(node, status);
   status_ = std::move(status);
   if (TraceRecorder* trace = node.trace()) trace_call(*trace);
   node.operation_ended(*this);

@@ -142,6 +142,7 @@ class Operation final : public WorkImpl {
   void trace_slice(TraceRecorder& trace, TraceKind kind, int64_t begin_ns, const ChunkRole& role,
                    uint32_t slice, size_t bytes) const;
   void trace_call(TraceRecorder& trace) const;
+  void count_call(const Node& node, const Status& status);
   [[nodiscard]] const std::byte* own_slice(const ChunkRole& role, uint32_t slice) const;
   [[nodiscard]] std::byte* output_slice(const ChunkRole& role, uint32_t slice) const;
   InMessage& inbox(uint32_t in_flow, uint32_t slice) {
@@ -178,6 +179,7 @@ class Operation final : public WorkImpl {
   uint32_t leaf_cursor_ = 0;
   uint64_t bytes_sent_ = 0;
   uint64_t bytes_received_ = 0;
+  uint64_t slices_sent_ = 0;
 
   Status status_;
   std::atomic<bool> done_{false};

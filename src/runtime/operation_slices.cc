@@ -93,6 +93,7 @@ void Operation::send_slice(Node& node, const FlowRange& range, uint32_t slice, c
     node.send(*member_, data, slot);
     ++out_[index].sent;
     bytes_sent_ += bytes;
+    ++slices_sent_;
   }
 }
 

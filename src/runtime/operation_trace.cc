@@ -1,9 +1,27 @@
-// The part of Operation that tells a trace what was done.
+// The part of Operation that says what was done: to statistics, counters and traces.
+#include "runtime/call_counters.h"
 #include "runtime/member.h"
+#include "runtime/node.h"
 #include "runtime/operation.h"
 #include "runtime/trace_recorder.h"
 
 namespace tersum {
+
+void Operation::count_call(const Node& node, const Status& status) {
+  const double seconds = static_cast<double>(node.clock().now_ns() - request_.start_ns) * 1e-9;
+  {
+    const std::lock_guard lock(member_->mutex);
+    CommunicatorStats& stats = member_->stats;
+    ++stats.calls;
+    stats.values += request_.count;
+    stats.wire_bytes_sent += bytes_sent_;
+    stats.wire_bytes_received += bytes_received_;
+    stats.seconds += seconds;
+  }
+  CallCounters::process().count_ended({request_.collective, request_.codec, status.code(),
+                                       request_.count * element_bytes(request_.type), bytes_sent_,
+                                       bytes_received_, slices_sent_, seconds});
+}
 
 void Operation::trace_slice(TraceRecorder& trace, TraceKind kind, int64_t begin_ns,
                             const ChunkRole& role, uint32_t slice, size_t bytes) const {

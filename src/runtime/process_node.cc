@@ -48,11 +48,7 @@ void write_trace(const TraceFile& trace) {
 
 // For programs that end without closing their communicators.
 void write_trace_at_exit() {
-  std::shared_ptr<Progress> alive;
-  {
-    const std::lock_guard lock(process_state().mutex);
-    alive = process_state().current.lock();
-  }
+  const std::shared_ptr<Progress> alive = current_process_node();
   if (alive) alive->execute([](Node& /*node*/) { write_trace(*process_state().trace); });
 }
 
@@ -121,6 +117,12 @@ Result<std::shared_ptr<Progress>> acquire_process_node(const CommunicatorOptions
   state.current = made;
   state.engine_exists = true;
   return made;
+}
+
+std::shared_ptr<Progress> current_process_node() {
+  ProcessState& state = process_state();
+  const std::lock_guard lock(state.mutex);
+  return state.current.lock();
 }
 
 }  // namespace tersum

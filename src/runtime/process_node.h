@@ -18,4 +18,7 @@ namespace tersum {
 Result<std::shared_ptr<Progress>> acquire_process_node(const CommunicatorOptions& options, int rank,
                                                        int size);
 
+// The engine that exists now; null when there is none. Holding it keeps it alive.
+std::shared_ptr<Progress> current_process_node();
+
 }  // namespace tersum

@@ -3,6 +3,7 @@
 #include <limits>
 #include <string>
 
+#include "runtime/call_counters.h"
 #include "runtime/deadline.h"
 #include "runtime/progress.h"
 
@@ -80,6 +81,7 @@ Result<std::shared_ptr<Operation>> start_call(const std::shared_ptr<Member>& mem
   request.call = member->keyed ? key : member->next_call++;
   std::shared_ptr<Operation> operation = take_operation(*member);
   operation->prepare(member, request, on_done, context);
+  CallCounters::process().count_started();
   if (async) {
     progress.submit_async(operation);
   } else {

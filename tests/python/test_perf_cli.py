@@ -83,6 +83,7 @@ def test_size_range() -> None:
         (["--min-bytes", "2M", "--max-bytes", "1M"], "--min-bytes 2097152 is above"),
         (["--factor", "1"], "must be above 1"),
         (["--ranks", "0"], "must be 1 or more"),
+        (["--metrics-port", "0"], "must be 1 to 65535"),
         (["--iters", "x"], "x"),
         (["--codec", "int9"], "int9"),
         (["--codec", "int8/48"], "48"),

@@ -32,7 +32,7 @@ from tersum.cli.perf_options import (
 from tersum.cli.perf_peers import DEFAULT_FOLDER
 from tersum.cli.perf_rank import measure
 from tersum.cli.perf_spawn import run_local_ranks
-from tersum.cli.perf_worker import make_contenders
+from tersum.cli.perf_worker import make_contenders, serve_counters
 from tersum.cli.shaped_link import parse_rate
 from tersum.communicator import Communicator
 from tersum.errors import TersumError
@@ -126,6 +126,13 @@ def add_parser(commands: Any) -> None:
     )
     how.add_argument("--seed", type=whole, default=1, metavar="N", help="of the data; default 1")
     how.add_argument("--timeout-ms", type=positive, default=120_000, metavar="N", help="per call")
+    how.add_argument(
+        "--metrics-port",
+        type=_checked(int, lambda value: 1 <= value <= 65535, "must be 1 to 65535"),
+        default=0,
+        metavar="N",
+        help="rank r serves its counters at http://127.0.0.1:N+r/metrics",
+    )
     how.add_argument("--store", metavar="URL", help="where ranks of a launcher meet")
     output = parser.add_argument_group("output")
     output.add_argument("--json", type=Path, metavar="FILE", help="also write the rows as JSON")
@@ -180,6 +187,7 @@ def make_options(arguments: argparse.Namespace) -> PerfOptions:
         peers=str(arguments.peers),
         timeout_ms=arguments.timeout_ms,
         streams=arguments.streams,
+        metrics_port=arguments.metrics_port,
         link_bits_per_s=parse_rate(arguments.link) if arguments.link else 0,
     )
     if "one_shot" in options.plans and options.op != "all_reduce":
@@ -217,7 +225,11 @@ def run(arguments: argparse.Namespace) -> int:
         return _report(rows, options, ranks, arguments, skipped)
     _check_place(place, arguments)
     try:
-        with _join(place, options) as group, tempfile.TemporaryDirectory() as folder:
+        with (
+            serve_counters(options, place.rank),
+            _join(place, options) as group,
+            tempfile.TemporaryDirectory() as folder,
+        ):
             rows = measure(group, make_contenders(group, options, _meet(place, folder)), options)
             if group.rank == 0:
                 return _report(rows, options, group.size, arguments, skipped)

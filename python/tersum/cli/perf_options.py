@@ -31,6 +31,7 @@ class PerfOptions:
     streams: int
     link_bits_per_s: int  # 0: not shaped
     peers: str = ""  # the folder with the programs of other libraries
+    metrics_port: int = 0  # rank r serves its counters at this port + r; 0: no rank does
     in_place: bool = False  # all_reduce: the input is the output, as gloo always works
 
     def to_json(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ ranks behind.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -23,6 +24,7 @@ from tersum.cli.perf_options import PerfOptions
 from tersum.cli.perf_rank import measure
 from tersum.communicator import Communicator
 from tersum.errors import TersumError
+from tersum.metrics import serve_metrics
 
 
 def make_contenders(group: Communicator, options: PerfOptions, meet: str) -> list[Contender]:
@@ -36,6 +38,13 @@ def make_contenders(group: Communicator, options: PerfOptions, meet: str) -> lis
     return contenders
 
 
+def serve_counters(options: PerfOptions, rank: int) -> contextlib.AbstractContextManager[object]:
+    """``--metrics-port``: this rank's counters over HTTP, as long as the context lasts."""
+    if options.metrics_port == 0:
+        return contextlib.nullcontext()
+    return serve_metrics(options.metrics_port + rank)
+
+
 def _end_with_parent() -> None:
     sys.stdin.buffer.read()
     os._exit(1)
@@ -47,16 +56,19 @@ def main() -> int:
     job = json.loads(sys.argv[1])
     options = PerfOptions.from_json(job["options"])
     try:
-        with Communicator(
-            job["rank"],
-            job["size"],
-            job["store"],
-            name="perf",
-            timeout_ms=options.timeout_ms,
-            listen=job["listen"],
-            transport=options.transport,
-            streams=options.streams,
-        ) as group:
+        with (
+            serve_counters(options, job["rank"]),
+            Communicator(
+                job["rank"],
+                job["size"],
+                job["store"],
+                name="perf",
+                timeout_ms=options.timeout_ms,
+                listen=job["listen"],
+                transport=options.transport,
+                streams=options.streams,
+            ) as group,
+        ):
             for row in measure(group, make_contenders(group, options, job["meet"]), options):
                 if group.rank == 0:
                     print(json.dumps(row), flush=True)
