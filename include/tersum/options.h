@@ -17,8 +17,21 @@ enum class ReduceOp : uint8_t { kSum = 0, kAverage = 1, kMax = 2, kMin = 3 };
 std::string_view reduce_op_name(ReduceOp op);
 std::optional<ReduceOp> parse_reduce_op(std::string_view name);
 
-enum class PlanKind : uint8_t { kAuto = 0, kTwoStep = 1, kRing = 2, kOneShot = 3 };
-// "auto", "two_step", "ring", "one_shot".
+// docs/plans.md says what each does and which collectives it serves.
+enum class PlanKind : uint8_t {
+  kAuto = 0,
+  kTwoStep = 1,
+  kRing = 2,
+  kOneShot = 3,
+  kBidirectionalRing = 4,
+  kHalvingDoubling = 5,
+  kTorus = 6,
+  kTree = 7,
+  kHierarchical = 8,
+};
+inline constexpr int kPlanKindCount = 9;
+// "auto", "two_step", "ring", "one_shot", "bidirectional_ring", "halving_doubling", "torus",
+// "tree", "hierarchical".
 std::string_view plan_kind_name(PlanKind kind);
 std::optional<PlanKind> parse_plan_kind(std::string_view name);
 
@@ -28,7 +41,11 @@ enum class Collective : uint8_t {
   kAllGather = 2,
   kBroadcast = 3,
   kBarrier = 4,
+  kAllToAll = 5,
+  kGather = 6,
+  kScatter = 7,
 };
+inline constexpr int kCollectiveCount = 8;
 std::string_view collective_name(Collective collective);
 
 enum class TransportKind : uint8_t { kAuto = 0, kTcp = 1, kSharedMemory = 2 };

@@ -43,7 +43,9 @@ ReduceOp reduce_op_or_throw(const std::string& text) {
 }
 
 PlanKind plan_kind_or_throw(const std::string& text) {
-  return parsed_or_throw(parse_plan_kind(text), "plan", text, "auto, two_step, ring, one_shot");
+  return parsed_or_throw(parse_plan_kind(text), "plan", text,
+                         "auto, two_step, ring, one_shot, bidirectional_ring, halving_doubling, "
+                         "torus, tree, hierarchical");
 }
 
 TransportKind transport_kind_or_throw(const std::string& text) {

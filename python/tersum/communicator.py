@@ -189,7 +189,7 @@ class Communicator:
         :param op: ``"sum"``, ``"avg"``, ``"max"`` or ``"min"``.
         :param codec: how values travel: ``"exact"``, ``"bf16"``, ``"int8/32"``, ``"int4/128"``, …
             What is no sum or average of float32, bfloat16 or float16 travels exactly in any case.
-        :param plan: ``"auto"``, ``"two_step"``, ``"ring"`` or ``"one_shot"``.
+        :param plan: ``"auto"``, ``"two_step"``, ``"ring"``, … (``docs/plans.md``).
         :param out: array of the shape and type of ``x`` to write to; may be ``x``.
         """
         return self._all_reduce(x, op, codec, plan, timeout_ms, out, attended=True).result()

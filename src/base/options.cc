@@ -17,12 +17,18 @@ constexpr NamedValue<PlanKind> kPlanKinds[] = {
     {PlanKind::kTwoStep, "two_step"},
     {PlanKind::kRing, "ring"},
     {PlanKind::kOneShot, "one_shot"},
+    {PlanKind::kBidirectionalRing, "bidirectional_ring"},
+    {PlanKind::kHalvingDoubling, "halving_doubling"},
+    {PlanKind::kTorus, "torus"},
+    {PlanKind::kTree, "tree"},
+    {PlanKind::kHierarchical, "hierarchical"},
 };
 
 constexpr NamedValue<Collective> kCollectives[] = {
     {Collective::kAllReduce, "all_reduce"}, {Collective::kReduceScatter, "reduce_scatter"},
     {Collective::kAllGather, "all_gather"}, {Collective::kBroadcast, "broadcast"},
-    {Collective::kBarrier, "barrier"},
+    {Collective::kBarrier, "barrier"},      {Collective::kAllToAll, "all_to_all"},
+    {Collective::kGather, "gather"},        {Collective::kScatter, "scatter"},
 };
 
 constexpr NamedValue<TransportKind> kTransportKinds[] = {

@@ -1,4 +1,5 @@
 #include "plan/plan.h"
+#include "plan/plan_fit.h"
 
 namespace tersum {
 namespace {
@@ -15,6 +16,29 @@ constexpr int kOneShotSizeMax = 8;
 // whole array, two_step half of it twice, in a pipeline. Below one slice there is no pipeline.
 constexpr size_t kOneShotBytesMax = 64 * 1024;
 
+// Below this a tree's few dependent messages count for more than its root's many bytes.
+constexpr size_t kTreeBytesMax = kLatencyBytes;
+
+// From the fewest bytes on the busiest link to the most: torus and ring use every link they have,
+// both ways; a hierarchy spares the wire between hosts; a tree fits always.
+constexpr PlanKind kByBytes[] = {PlanKind::kTorus, PlanKind::kBidirectionalRing,
+                                 PlanKind::kHierarchical, PlanKind::kTree};
+
+PlanKind choose_for_links(Collective collective, int size, size_t wire_bytes,
+                          const Topology& topology) {
+  PlanRequest request;
+  request.collective = collective;
+  request.size = size;
+  request.topology = &topology;
+  const bool is_small = wire_bytes < kTreeBytesMax;
+  if (is_small && serves(PlanKind::kTree, collective)) return PlanKind::kTree;
+  for (const PlanKind kind : kByBytes) {
+    request.kind = kind;
+    if (serves(kind, collective) && check_fit(request).ok()) return kind;
+  }
+  return PlanKind::kTwoStep;
+}
+
 }  // namespace
 
 // With b wire bytes, n ranks, latency L per dependent message and B bytes per second:
@@ -29,7 +53,15 @@ constexpr size_t kOneShotBytesMax = 64 * 1024;
 // So b is below 64 KiB for n = 2 (its own limit), 48 KiB for 3, 21 KiB for 4 and 6.2 KiB for 8.
 // Its error is no worse: n quantized contributions against n - 1 and a quantized sum
 // (docs/plans.md).
-PlanKind choose_plan(Collective collective, int size, size_t wire_bytes) {
+PlanKind choose_plan(Collective collective, int size, size_t wire_bytes, const Topology* topology) {
+  if (topology != nullptr && topology->ranks() == size) {
+    const bool shares_hosts = topology->ranks() > topology->host_count();
+    const bool wants_hierarchy = shares_hosts && topology->host_count() > 1 &&
+                                 wire_bytes >= kTreeBytesMax &&
+                                 serves(PlanKind::kHierarchical, collective);
+    if (!topology->all_adjacent) return choose_for_links(collective, size, wire_bytes, *topology);
+    if (wants_hierarchy) return PlanKind::kHierarchical;
+  }
   if (collective != Collective::kAllReduce || size < 2 || size > kOneShotSizeMax ||
       wire_bytes > kOneShotBytesMax) {
     return PlanKind::kTwoStep;

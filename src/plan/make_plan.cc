@@ -1,252 +1,102 @@
-// Builds plans. One function per algorithm and rank: it appends that rank's steps, nothing else.
-//
-// In every plan of n chunks, chunk r is owned by rank r.
+// Builds plans: checks the request, cuts the array into chunks, and turns the algorithm's trees
+// (plan_trees.h) into steps (plan_steps.h). Only one_shot, which has no trees, is written out here.
 #include <algorithm>
 #include <string>
 #include <utility>
 
 #include "base/check.h"
+#include "plan/collective_rules.h"
 #include "plan/plan.h"
+#include "plan/plan_fit.h"
+#include "plan/plan_steps.h"
+#include "plan/plan_trees.h"
 
 namespace tersum {
 namespace {
 
 using Steps = std::vector<Step>;
 
-// Up to here a broadcast goes straight from the root to everybody: 1024 elements are at most 8 KiB,
-// which is one eager message per peer, so the second latency of scatter-and-forward would cost more
-// than the root's (n - 2) further sends of it.
-constexpr size_t kStarCountMax = 1024;
-
-int next_of(int rank, int hops, int size) { return (rank + hops) % size; }
-int previous_of(int rank, int hops, int size) { return (rank + size - hops) % size; }
-uint32_t chunk_of(int rank) { return static_cast<uint32_t>(rank); }
-
-void add_finish(uint32_t chunk, Steps& steps) { steps.push_back({StepKind::kFinish, -1, chunk}); }
-
-// Every rank sends each chunk's contribution straight to its owner, nearest successor first: at any
-// moment the n senders then aim at n different owners.
-void add_direct_reduce(int rank, int size, Steps& steps) {
+// Everybody sends its contribution to everybody, nearest successor first, and adds up all of them.
+Steps one_shot_steps(int rank, int size) {
+  Steps steps;
   for (int hops = 1; hops < size; ++hops) {
-    const int owner = next_of(rank, hops, size);
-    steps.push_back({StepKind::kSendPartial, owner, chunk_of(owner)});
-  }
-  for (int peer = 0; peer < size; ++peer) {
-    if (peer != rank) steps.push_back({StepKind::kReceiveAdd, peer, chunk_of(rank)});
-  }
-}
-
-// Owners send their final chunk to everybody; receives are listed in the order in which the
-// senders' rotation makes them arrive.
-void add_direct_gather(int rank, int size, Steps& steps) {
-  for (int hops = 1; hops < size; ++hops) {
-    steps.push_back({StepKind::kSendFinal, next_of(rank, hops, size), chunk_of(rank)});
-  }
-  for (int hops = 1; hops < size; ++hops) {
-    const int owner = previous_of(rank, hops, size);
-    steps.push_back({StepKind::kReceiveStore, owner, chunk_of(owner)});
-  }
-}
-
-// Chunk c starts at rank c + 1 and collects contributions on its way round to rank c.
-void add_ring_reduce(int rank, int size, Steps& steps) {
-  const int next = next_of(rank, 1, size);
-  const int previous = previous_of(rank, 1, size);
-  for (int hops = 1; hops < size; ++hops) {
-    steps.push_back({StepKind::kSendPartial, next, chunk_of(previous_of(rank, hops, size))});
-    steps.push_back(
-        {StepKind::kReceiveAdd, previous, chunk_of(previous_of(rank, (hops + 1) % size, size))});
-  }
-}
-
-// Chunk c goes from rank c round to rank c - 1.
-void add_ring_gather(int rank, int size, Steps& steps) {
-  const int next = next_of(rank, 1, size);
-  const int previous = previous_of(rank, 1, size);
-  for (int hops = 0; hops + 1 < size; ++hops) {
-    const StepKind send = hops == 0 ? StepKind::kSendFinal : StepKind::kForward;
-    steps.push_back({send, next, chunk_of(previous_of(rank, hops, size))});
-    steps.push_back(
-        {StepKind::kReceiveStore, previous, chunk_of(previous_of(rank, hops + 1, size))});
-  }
-}
-
-void add_one_shot(int rank, int size, Steps& steps) {
-  for (int hops = 1; hops < size; ++hops) {
-    steps.push_back({StepKind::kSendPartial, next_of(rank, hops, size), 0});
+    steps.push_back({StepKind::kSendPartial, (rank + hops) % size, 0});
   }
   for (int peer = 0; peer < size; ++peer) {
     if (peer != rank) steps.push_back({StepKind::kReceiveAdd, peer, 0});
   }
-  add_finish(0, steps);
-}
-
-// The whole array from the root to every other rank.
-void add_star_broadcast(int rank, int size, int root, Steps& steps) {
-  if (rank != root) {
-    steps.push_back({StepKind::kReceiveStore, root, 0});
-    return;
-  }
-  add_finish(0, steps);
-  for (int hops = 1; hops < size; ++hops) {
-    steps.push_back({StepKind::kSendFinal, next_of(root, hops, size), 0});
-  }
-}
-
-// The root deals n - 1 chunks out, one to each other rank, which forwards it to the n - 2 remaining
-// ones. The root sends the array once instead of n - 1 times, nobody sends more than that.
-void add_scatter_broadcast(int rank, int size, int root, Steps& steps) {
-  const int relays = size - 1;
-  const auto relay_rank = [&](int relay) { return next_of(root, 1 + relay, size); };
-  if (rank == root) {
-    for (int relay = 0; relay < relays; ++relay) {
-      add_finish(chunk_of(relay), steps);
-      steps.push_back({StepKind::kSendFinal, relay_rank(relay), chunk_of(relay)});
-    }
-    return;
-  }
-  const int self = previous_of(rank, 1 + root, size);
-  steps.push_back({StepKind::kReceiveStore, root, chunk_of(self)});
-  for (int hops = 1; hops < relays; ++hops) {
-    steps.push_back({StepKind::kForward, relay_rank(next_of(self, hops, relays)), chunk_of(self)});
-  }
-  for (int hops = 1; hops < relays; ++hops) {
-    const int relay = previous_of(self, hops, relays);
-    steps.push_back({StepKind::kReceiveStore, relay_rank(relay), chunk_of(relay)});
-  }
-}
-
-// A chain from the root; the executor's slices make it a pipeline.
-void add_chain_broadcast(int rank, int size, int root, Steps& steps) {
-  const bool is_last = next_of(rank, 1, size) == root;
-  if (rank == root) {
-    add_finish(0, steps);
-  } else {
-    steps.push_back({StepKind::kReceiveStore, previous_of(rank, 1, size), 0});
-  }
-  if (is_last) return;
-  const StepKind send = rank == root ? StepKind::kSendFinal : StepKind::kForward;
-  steps.push_back({send, next_of(rank, 1, size), 0});
-}
-
-bool scatters(const PlanRequest& request) {
-  return request.collective == Collective::kBroadcast && request.kind == PlanKind::kTwoStep &&
-         request.size > 2 && request.count > kStarCountMax;
-}
-
-void add_broadcast(int rank, const PlanRequest& request, Steps& steps) {
-  if (request.kind == PlanKind::kRing) {
-    add_chain_broadcast(rank, request.size, request.root, steps);
-  } else if (scatters(request)) {
-    add_scatter_broadcast(rank, request.size, request.root, steps);
-  } else {
-    add_star_broadcast(rank, request.size, request.root, steps);
-  }
-}
-
-void add_reduce(int rank, const PlanRequest& request, Steps& steps) {
-  if (request.kind == PlanKind::kRing) {
-    add_ring_reduce(rank, request.size, steps);
-  } else {
-    add_direct_reduce(rank, request.size, steps);
-  }
-}
-
-void add_gather(int rank, const PlanRequest& request, Steps& steps) {
-  if (request.kind == PlanKind::kRing) {
-    add_ring_gather(rank, request.size, steps);
-  } else {
-    add_direct_gather(rank, request.size, steps);
-  }
-}
-
-// The most that any plan here gives a rank: two-step all_reduce has 2 (n - 1) steps per phase and
-// one finish. Chunks of a broadcast are finished one by one at the root, which stays below that.
-size_t steps_max(const PlanRequest& request) {
-  const size_t peers = static_cast<size_t>(request.size) - 1;
-  return request.collective == Collective::kAllReduce ? 4 * peers + 1 : 2 * peers + 1;
-}
-
-Steps make_steps(int rank, const PlanRequest& request) {
-  Steps steps;
-  if (request.collective == Collective::kBarrier) return steps;
-  steps.reserve(steps_max(request));
-  if (request.kind == PlanKind::kOneShot) {
-    add_one_shot(rank, request.size, steps);
-    return steps;
-  }
-  switch (request.collective) {
-    case Collective::kAllReduce:
-      add_reduce(rank, request, steps);
-      add_finish(chunk_of(rank), steps);
-      add_gather(rank, request, steps);
-      break;
-    case Collective::kReduceScatter:
-      add_reduce(rank, request, steps);
-      add_finish(chunk_of(rank), steps);
-      break;
-    case Collective::kAllGather:
-      add_finish(chunk_of(rank), steps);
-      add_gather(rank, request, steps);
-      break;
-    case Collective::kBroadcast:
-      add_broadcast(rank, request, steps);
-      break;
-    case Collective::kBarrier:
-      break;
-  }
-  TERSUM_CHECK(steps.size() <= steps_max(request));
+  steps.push_back({StepKind::kFinish, -1, 0});
   return steps;
 }
 
-// `parts` ranges that begin at multiples of `granule` and differ by at most one granule; the blocks
-// that do not divide go to the first ranges.
-std::vector<ChunkRange> balanced_chunks(size_t count, size_t granule, size_t parts) {
+void fill_one_shot(const PlanRequest& request, Plan& plan) {
+  plan.chunks = {{0, request.count}};
+  plan.replicated = request.size > 1;
+  plan.incoming_flows_max = static_cast<size_t>(request.size) - 1;
+  for (int rank = 0; rank < request.size; ++rank) {
+    if (request.only_rank >= 0 && rank != request.only_rank) continue;
+    plan.steps[static_cast<size_t>(rank)] = one_shot_steps(rank, request.size);
+  }
+}
+
+// Cuts [begin, begin + count) into ranges of these relative sizes, which begin at multiples of the
+// granule counted from `begin`; with equal weights they differ by at most one granule.
+void add_chunks(size_t begin, size_t count, size_t granule, std::span<const uint32_t> weights,
+                std::vector<ChunkRange>& chunks) {
   const size_t blocks = count / granule + (count % granule != 0 ? 1 : 0);
-  std::vector<ChunkRange> chunks(parts);
-  size_t block = 0;
-  for (size_t part = 0; part < parts; ++part) {
-    chunks[part].begin = block < blocks ? block * granule : count;
-    block += blocks / parts + (part < blocks % parts ? 1 : 0);
-    chunks[part].end = block < blocks ? block * granule : count;
+  uint64_t total = 0;
+  for (const uint32_t weight : weights) total += weight;
+  TERSUM_CHECK(total > 0);
+  uint64_t before = 0;
+  size_t at = begin;
+  for (const uint32_t weight : weights) {
+    before += weight;
+    // 128 bits: a product of two counts.
+    const auto block = static_cast<size_t>(static_cast<unsigned __int128>(blocks) * before / total);
+    const size_t end = begin + (block < blocks ? block * granule : count);
+    chunks.push_back({at, end});
+    at = end;
+  }
+}
+
+std::vector<ChunkRange> make_chunks(const PlanRequest& request, const PlanTrees& trees) {
+  const size_t parts = part_count(request.collective, request.size);
+  const size_t part = request.count / parts;
+  const size_t per_part = trees.weights.size() / parts;
+  const std::span<const uint32_t> weights(trees.weights);
+  std::vector<ChunkRange> chunks;
+  chunks.reserve(trees.weights.size());
+  for (size_t i = 0; i < parts; ++i) {
+    add_chunks(i * part, part, request.granule, weights.subspan(i * per_part, per_part), chunks);
   }
   return chunks;
 }
 
-std::vector<ChunkRange> make_chunks(const PlanRequest& request) {
-  const size_t size = static_cast<size_t>(request.size);
-  if (request.collective == Collective::kBarrier) return {};
-  if (request.kind == PlanKind::kOneShot) return {{0, request.count}};
-  switch (request.collective) {
-    case Collective::kReduceScatter:
-    case Collective::kAllGather:
-      return balanced_chunks(request.count, std::max<size_t>(1, request.count / size), size);
-    case Collective::kBroadcast:
-      return balanced_chunks(request.count, request.granule, scatters(request) ? size - 1 : 1);
-    default:
-      return balanced_chunks(request.count, request.granule, size);
+Status fill_from_trees(const PlanRequest& request, Plan& plan) {
+  Result<PlanTrees> trees = make_trees(request);
+  if (!trees.ok()) return trees.status();
+  plan.splits = trees->splits;
+  plan.chunks = make_chunks(request, *trees);
+  StepBuilder builder(request.collective, request.size, plan.chunks.size(), request.only_rank);
+  ChunkTree tree;
+  for (uint32_t chunk = 0; chunk < plan.chunks.size(); ++chunk) {
+    trees->fill(chunk, tree);
+    builder.add(chunk, tree);
   }
+  plan.steps = builder.take();
+  plan.incoming_flows_max = builder.incoming_flows_max();
+  return ok_status();
 }
 
 Status check_kind(const PlanRequest& request) {
-  const std::string name(collective_name(request.collective));
-  switch (request.kind) {
-    case PlanKind::kTwoStep:
-    case PlanKind::kRing:
-      return ok_status();
-    case PlanKind::kOneShot:
-      if (request.collective == Collective::kAllReduce ||
-          request.collective == Collective::kBarrier) {
-        return ok_status();
-      }
-      return invalid_argument("plan one_shot serves all_reduce only, not " + name +
-                              "; use two_step, ring or auto");
-    case PlanKind::kAuto:
-      break;
+  const std::string collective(collective_name(request.collective));
+  if (serves(request.kind, request.collective)) return ok_status();
+  if (request.kind == PlanKind::kAuto) {
+    return invalid_argument("no plan for " + collective +
+                            ": the kind must be two_step or another name (choose_plan resolves "
+                            "auto)");
   }
-  return invalid_argument(
-      "no plan for " + name +
-      ": the kind must be two_step, ring or one_shot (choose_plan resolves auto)");
+  return invalid_argument(unserved_text(request.kind, request.collective));
 }
 
 Status check_request(const PlanRequest& request) {
@@ -261,26 +111,40 @@ Status check_request(const PlanRequest& request) {
   }
   TERSUM_RETURN_IF_ERROR(check_kind(request));
   if (request.granule == 0) return invalid_argument(name + ": the granule must be at least 1");
-  if (request.collective == Collective::kBroadcast &&
-      (request.root < 0 || request.root >= request.size)) {
-    return invalid_argument("broadcast: root " + std::to_string(request.root) +
+  if (has_root(request.collective) && (request.root < 0 || request.root >= request.size)) {
+    return invalid_argument(name + ": root " + std::to_string(request.root) +
                             " is not a rank of this group; pass 0.." +
                             std::to_string(request.size - 1));
   }
-  const bool in_parts = request.collective == Collective::kReduceScatter ||
-                        request.collective == Collective::kAllGather;
-  if (in_parts && request.count % static_cast<size_t>(request.size) != 0) {
+  const size_t parts = part_count(request.collective, request.size);
+  if (request.count % parts != 0) {
     return invalid_argument(name + ": " + std::to_string(request.count) +
                             " elements cannot be shared equally by " + size +
-                            " ranks; pass a multiple of " + size);
+                            " ranks; pass a multiple of " + std::to_string(parts));
+  }
+  if (request.topology != nullptr && request.topology->ranks() != request.size) {
+    return invalid_argument(name + ": topology " + request.topology->name + " has " +
+                            std::to_string(request.topology->ranks()) + " ranks, the group has " +
+                            size);
   }
   return ok_status();
+}
+
+Status check_topology(const PlanRequest& request) {
+  const Status fit = check_fit(request);
+  if (fit.ok()) return fit;
+  const std::vector<PlanKind> others = fitting_kinds(request);
+  const std::string remedy =
+      others.empty() ? "no plan of " + std::string(collective_name(request.collective)) + " fits it"
+                     : "use " + join_kinds(others);
+  return invalid_argument(std::string(fit.message()) + "; " + remedy);
 }
 
 }  // namespace
 
 Result<Plan> make_plan(const PlanRequest& request) {
   TERSUM_RETURN_IF_ERROR(check_request(request));
+  TERSUM_RETURN_IF_ERROR(check_topology(request));
   Plan plan;
   plan.collective = request.collective;
   plan.kind = request.kind;
@@ -288,13 +152,13 @@ Result<Plan> make_plan(const PlanRequest& request) {
   plan.count = request.count;
   plan.granule = request.granule;
   plan.root = request.root;
-  plan.replicated = request.kind == PlanKind::kOneShot && request.size > 1 &&
-                    request.collective == Collective::kAllReduce;
-  plan.chunks = make_chunks(request);
+  plan.topology = request.topology;
   plan.steps.resize(static_cast<size_t>(request.size));
-  for (int rank = 0; rank < request.size; ++rank) {
-    if (request.only_rank >= 0 && rank != request.only_rank) continue;
-    plan.steps[static_cast<size_t>(rank)] = make_steps(rank, request);
+  if (request.collective == Collective::kBarrier) return plan;
+  if (request.kind == PlanKind::kOneShot) {
+    fill_one_shot(request, plan);
+  } else {
+    TERSUM_RETURN_IF_ERROR(fill_from_trees(request, plan));
   }
   return plan;
 }

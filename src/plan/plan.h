@@ -8,6 +8,7 @@
 // chunk the kReduce messages form a tree (or, in one_shot, one star per rank) whose root, the
 // *owner*, receives each contribution exactly once; the kGather messages form a tree from the owner
 // to every rank that must end with the chunk. So data flow is acyclic per chunk and cannot block.
+// No message goes between ranks that the topology does not join.
 //
 // Order of a rank's steps on one chunk: (receive_add)* (send_partial | finish)? ; then, after
 // finish, (send_final)*; or, for a rank that is not the owner, receive_store (forward)*. In a
@@ -22,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/topology.h"
 #include "tersum/options.h"
 #include "tersum/status.h"
 
@@ -63,38 +65,54 @@ struct Plan {
   size_t count = 0;
   size_t granule = 1;
   int root = 0;
+  const Topology* topology = nullptr;  // borrowed; null: everybody reaches everybody
+  // Chunks that share an owner's part. Where the chunks are the ranks' parts (reduce_scatter,
+  // all_gather, all_to_all, gather, scatter), chunk c belongs to part c / splits.
+  uint32_t splits = 1;
+  // The most flows (one per chunk, phase and sender) that any rank receives, whichever ranks' steps
+  // are filled in: memory in flight is shared out among so many.
+  size_t incoming_flows_max = 0;
 };
 
-// What a plan is made for. `count`: elements of the reduced array (all_reduce, reduce_scatter: the
-// whole input; all_gather: the whole output; broadcast: the array). `granule`: chunks begin at
-// multiples of it (the codec's block), except in reduce_scatter and all_gather, whose chunks are
-// the ranks' equal parts. `only_rank`: fills in that rank's steps alone and leaves the others'
-// lists empty, which is all that an executor needs: a whole plan holds O(size^2) steps, one rank's
-// O(size). The verifier and plan_error_terms want whole plans (-1).
+// What a plan is made for. `count`: elements of the whole array: the input of all_reduce and
+// reduce_scatter, the array of broadcast, the output of all_gather and (at the root) gather, the
+// root's input of scatter; of all_to_all everything that is exchanged, size * size equal parts, of
+// which number i * size + j goes from i to j. `granule`: chunks begin at multiples of it (the
+// codec's block), counted from the begin of the part where the chunks are the ranks' equal parts.
+// `only_rank`: fills in that rank's steps alone and leaves the others' lists empty, which is all
+// that an executor needs: a whole plan holds O(size^2) steps, one rank's O(size). The verifier and
+// plan_error_terms want whole plans (-1). `topology`: borrowed by the plan too.
 struct PlanRequest {
   Collective collective = Collective::kAllReduce;
   PlanKind kind = PlanKind::kTwoStep;
   int size = 1;
   size_t count = 0;
   size_t granule = 1;
-  int root = 0;  // broadcast only
+  int root = 0;  // broadcast, gather, scatter
   int only_rank = -1;
+  // Null: everybody reaches everybody, one rank per host.
+  const Topology* topology = nullptr;
 };
 
 // Any size >= 1, any count >= 0. kAuto must have been resolved (choose_plan).
 // kInvalidArgument: size < 1, root or only_rank out of range, granule 0, count not a multiple of
-// size where it must be, one_shot for a collective other than all_reduce.
+// the number of parts, a kind that does not serve the collective (docs/plans.md), a topology of
+// another size, or one that lacks a link: the message names it and the kinds that would fit.
 Result<Plan> make_plan(const PlanRequest& request);
 
-// kAuto's choice: one_shot for a small all_reduce in a small group, else two_step (the crossover is
-// derived in choose_plan.cc). `wire_bytes`: the whole array, encoded. The same on all ranks:
-// depends only on what all ranks agree on.
-PlanKind choose_plan(Collective collective, int size, size_t wire_bytes);
+// kAuto's choice. Where everybody reaches everybody: one_shot for a small all_reduce in a small
+// group, else two_step (the crossover is derived in choose_plan.cc). On other topologies: of the
+// plans that fit, the one whose busiest link carries least, but tree for small arrays; where none
+// fits, two_step, which make_plan then refuses. `wire_bytes`: the whole array, encoded. The same on
+// all ranks: depends only on what all ranks agree on.
+PlanKind choose_plan(Collective collective, int size, size_t wire_bytes,
+                     const Topology* topology = nullptr);
 
-// Proves the invariants above, that every rank that must end with a chunk does (all_reduce,
-// all_gather, broadcast: all; reduce_scatter: rank r with chunk r), that every send has exactly one
-// receive of the same phase, and that the chunks cover [0, count) as requested. kInternal with the
-// rank, step and chunk of the first breach.
+// Proves the invariants above, that every rank that must end with a chunk does and no other
+// (all_reduce, all_gather, broadcast: all; reduce_scatter, scatter: rank r with part r; gather: the
+// root; all_to_all: rank j with part i * size + j), that every send has exactly one receive of the
+// same phase, and that the chunks cover [0, count) as requested. kInternal with the rank, step and
+// chunk of the first breach.
 Status verify_plan(const Plan& plan);
 
 // How often a contribution is quantized on its way into the result, and how large the bound of a

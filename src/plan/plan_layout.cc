@@ -1,5 +1,7 @@
 #include "plan/plan_layout.h"
 
+#include "plan/collective_rules.h"
+
 namespace tersum {
 
 Status plan_breach(const Plan& plan, const std::string& text) {
@@ -20,22 +22,27 @@ Status check_shape(const Plan& plan) {
   if (plan.replicated && (plan.collective != Collective::kAllReduce || plan.size == 1)) {
     return plan_breach(plan, "only an all_reduce of several ranks can be replicated");
   }
-  if (plan.collective == Collective::kBroadcast && (plan.root < 0 || plan.root >= plan.size)) {
+  if (has_root(plan.collective) && (plan.root < 0 || plan.root >= plan.size)) {
     return plan_breach(plan, "root " + std::to_string(plan.root) + " is not a rank");
+  }
+  if (plan.splits < 1) return plan_breach(plan, "a part is split into no chunks");
+  if (plan.topology != nullptr && plan.topology->ranks() != plan.size) {
+    return plan_breach(plan, "topology " + plan.topology->name + " has " +
+                                 std::to_string(plan.topology->ranks()) + " ranks");
   }
   return ok_status();
 }
 
-// Chunks follow each other without gap from 0 to count and begin where they must.
+// Chunks follow each other without gap from 0 to count and begin where they must. The parts of a
+// collective that has any are all of one length, and cut into equally many chunks.
 Status check_chunks(const Plan& plan) {
-  const auto size = static_cast<size_t>(plan.size);
-  const bool equal_parts =
-      plan.collective == Collective::kReduceScatter || plan.collective == Collective::kAllGather;
   if (plan.collective == Collective::kBarrier) {
     return plan.chunks.empty() ? ok_status() : plan_breach(plan, "a barrier carries no chunks");
   }
   if (plan.chunks.empty()) return plan_breach(plan, "it has no chunks");
-  if (equal_parts && (plan.chunks.size() != size || plan.count % size != 0)) {
+  const size_t parts = part_count(plan.collective, plan.size);
+  const size_t per_part = parts > 1 ? plan.splits : plan.chunks.size();
+  if (plan.count % parts != 0 || plan.chunks.size() != parts * per_part) {
     return plan_breach(plan, "the chunks are not the ranks' equal parts");
   }
   if (plan.granule == 0) return plan_breach(plan, "the granule is 0");
@@ -43,13 +50,16 @@ Status check_chunks(const Plan& plan) {
   for (size_t i = 0; i < plan.chunks.size(); ++i) {
     const ChunkRange& range = plan.chunks[i];
     const std::string name = "chunk " + std::to_string(i);
+    const size_t part_begin = i / per_part * (plan.count / parts);
+    const size_t part_end = part_begin + plan.count / parts;
     if (range.begin != covered || range.end < range.begin) {
       return plan_breach(plan, name + " does not begin where the one before it ends");
     }
-    if (equal_parts && range.end - range.begin != plan.count / size) {
-      return plan_breach(plan, name + " is not an equal part");
+    const bool ends_part = i % per_part + 1 == per_part;
+    if (parts > 1 && (range.end > part_end || (ends_part && range.end != part_end))) {
+      return plan_breach(plan, name + " is not within its equal part");
     }
-    if (!equal_parts && range.begin < plan.count && range.begin % plan.granule != 0) {
+    if (range.begin < part_end && (range.begin - part_begin) % plan.granule != 0) {
       return plan_breach(plan, name + " does not begin at a multiple of the granule");
     }
     covered = range.end;

@@ -12,6 +12,7 @@
 #include <tuple>
 #include <utility>
 
+#include "plan/collective_rules.h"
 #include "plan/plan.h"
 #include "plan/plan_layout.h"
 
@@ -99,12 +100,10 @@ class Verifier {
   Status reach_everybody();
   Status check_causal_order();
 
-  [[nodiscard]] bool reduces() const {
-    return plan_.collective == Collective::kAllReduce ||
-           plan_.collective == Collective::kReduceScatter;
-  }
-  [[nodiscard]] bool gathers() const {
-    return plan_.collective != Collective::kReduceScatter && !plan_.replicated;
+  [[nodiscard]] bool reduces() const { return tersum::reduces(plan_.collective); }
+  // What the collective says of the part that chunk_ belongs to.
+  [[nodiscard]] PartRule rule() const {
+    return part_rule(plan_.collective, plan_.size, plan_.root, chunk_ / plan_.splits);
   }
   [[nodiscard]] const Step& step(const StepAt& at) const {
     return plan_.steps[static_cast<size_t>(at.rank)][at.index];
@@ -160,6 +159,8 @@ Status Verifier::group_by_chunk() {
         if (s.peer != -1) return breach_at(at, "a finish has no peer");
       } else if (s.peer < 0 || s.peer >= plan_.size || s.peer == rank) {
         return breach_at(at, "the peer must be another rank of the group");
+      } else if (plan_.topology != nullptr && !plan_.topology->adjacent(rank, s.peer)) {
+        return breach_at(at, "topology " + plan_.topology->name + " has no link to the peer");
       }
       by_chunk_[s.chunk].push_back(at);
     }
@@ -233,14 +234,13 @@ Status Verifier::walk_step(const StepAt& at, RankWalk& walk) {
 
 // Every rank ends with what its collective asks for, having given what it must.
 Status Verifier::check_outcome() {
-  const bool fixed_owner =
-      plan_.collective == Collective::kReduceScatter || plan_.collective == Collective::kAllGather;
   if (!plan_.replicated && owner_ < 0) return breach_of_chunk("no rank finishes it");
-  if (fixed_owner && owner_ != static_cast<int>(chunk_)) {
-    return breach_of_chunk("rank " + std::to_string(owner_) + " finishes another rank's part");
-  }
-  if (plan_.collective == Collective::kBroadcast && owner_ != plan_.root) {
-    return breach_of_chunk("rank " + std::to_string(owner_) + " is not the root");
+  const PartRule due = rule();
+  if (due.owner != kAnyRank && owner_ != due.owner) {
+    const std::string name = "rank " + std::to_string(owner_);
+    return breach_of_chunk(due.owner == plan_.root && has_root(plan_.collective)
+                               ? name + " is not the root"
+                               : name + " finishes another rank's part");
   }
   for (int rank = 0; rank < plan_.size; ++rank) {
     const RankWalk& walk = walks_[static_cast<size_t>(rank)];
@@ -253,10 +253,10 @@ Status Verifier::check_outcome() {
       continue;
     }
     if (rank == owner_) continue;
-    if (gathers() && walk.stage != Stage::kStored) {
+    if (due.ends_with(rank) && walk.stage != Stage::kStored) {
       return breach_of_chunk(name + " does not end with it");
     }
-    if (!gathers() && walk.stage == Stage::kStored) {
+    if (!due.ends_with(rank) && walk.stage == Stage::kStored) {
       return breach_of_chunk(name + " stores what it has no room for");
     }
   }
@@ -344,11 +344,10 @@ Status Verifier::carry_replicated() {
   return ok_status();
 }
 
-// (4) Every rank but the owner stores once, so each has one gather message coming in; if all are
-// reached from the owner, they form a tree.
+// (4) Every rank that ends with the chunk, but for the owner, stores once, so each has one gather
+// message coming in; if all are reached from the owner, they form a tree. Nobody else stores.
 Status Verifier::reach_everybody() {
-  // No gather message can be left then: its receiver would have ended in the wrong stage.
-  if (!gathers()) return ok_status();
+  if (plan_.replicated) return ok_status();
   std::vector<char> reached(size_, 0);
   std::vector<int> pending{owner_};
   reached[static_cast<size_t>(owner_)] = 1;
@@ -361,7 +360,7 @@ Status Verifier::reach_everybody() {
     }
   }
   for (int rank = 0; rank < plan_.size; ++rank) {
-    if (reached[static_cast<size_t>(rank)] == 0) {
+    if (rule().ends_with(rank) && reached[static_cast<size_t>(rank)] == 0) {
       return breach_of_chunk("rank " + std::to_string(rank) + " is not reached from its owner");
     }
   }

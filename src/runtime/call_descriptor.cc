@@ -41,8 +41,9 @@ void encode_descriptor(const CallDescriptor& descriptor,
 std::optional<CallDescriptor> decode_descriptor(std::span<const std::byte> in) {
   if (in.size() != kDescriptorBytes) return std::nullopt;
   const auto codec_bytes = static_cast<size_t>(in[16]);
-  if (in[0] > std::byte{4} || in[1] > std::byte{3} || in[3] > std::byte{3} ||
-      in[2] >= std::byte{kDataTypeCount} || codec_bytes > kCodecTextBytesMax) {
+  if (in[0] >= std::byte{kCollectiveCount} || in[1] > std::byte{3} ||
+      in[3] >= std::byte{kPlanKindCount} || in[2] >= std::byte{kDataTypeCount} ||
+      codec_bytes > kCodecTextBytesMax) {
     return std::nullopt;
   }
   CallDescriptor descriptor;

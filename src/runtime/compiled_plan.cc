@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "plan/collective_rules.h"
 
 namespace tersum {
 namespace {
@@ -15,11 +16,11 @@ constexpr size_t kSliceBytesMin = kEagerBytesMax;
 constexpr uint32_t kWindowMax = 64;
 
 // The slice in values. Wire bytes decide, because the best message size is one in bytes; the memory
-// in flight, 2 (n-1) flows of `window` slices, decides when there are many ranks.
-void set_geometry(const SliceLimits& limits, size_t chunk_values, CompiledPlan& plan) {
+// in flight, `window` slices of every flow that comes in, decides when there are many ranks.
+void set_geometry(const SliceLimits& limits, size_t chunk_values, size_t flows,
+                  CompiledPlan& plan) {
   const size_t block = plan.codec->block();
   const size_t block_bytes = std::max<size_t>(plan.codec->wire_bytes(block), 1);
-  const auto flows = static_cast<size_t>(2 * std::max(plan.request.size - 1, 1));
   const size_t chunk_bytes = plan.codec->wire_bytes(chunk_values);
   size_t target = std::min(limits.slice_bytes, limits.window_bytes / (2 * flows));
   target = std::min(target, std::max(chunk_bytes / kSlicesPerChunk, kSliceBytesMin));
@@ -53,12 +54,16 @@ std::vector<std::pair<uint64_t, uint32_t>> make_lookup(const CompiledPlan& plan,
 class RoleBuilder {
  public:
   RoleBuilder(CompiledPlan& plan, const Plan& source, int rank)
-      : plan_(plan), source_(source), rank_(rank) {}
+      : plan_(plan),
+        source_(source),
+        rank_(rank),
+        part_values_(source.count / part_count(source.collective, source.size)) {}
 
   void build(uint32_t chunk, const std::vector<Step>& steps) {
     role_ = {};
     role_.chunk = chunk;
     role_.range = source_.chunks[chunk];
+    place_in_arrays();
     const size_t values = role_.range.end - role_.range.begin;
     role_.slices = static_cast<uint32_t>((values + plan_.slice_values - 1) / plan_.slice_values);
     index_ = static_cast<uint32_t>(plan_.roles.size());
@@ -78,6 +83,19 @@ class RoleBuilder {
   }
 
  private:
+  // Where the chunk lies in this rank's input and output, which hold some parts of the whole array.
+  void place_in_arrays() {
+    const uint32_t part =
+        part_count(source_.collective, source_.size) > 1 ? role_.chunk / source_.splits : 0;
+    const PartRule rule = part_rule(source_.collective, source_.size, source_.root, part);
+    const size_t within_part = role_.range.begin - part * part_values_;
+    const size_t input = input_begin(source_.collective, source_.size, rank_, part_values_);
+    role_.input_begin = role_.range.begin - std::min(input, role_.range.begin);
+    role_.output_begin =
+        part_begin_in_output(source_.collective, source_.size, part, part_values_) + within_part;
+    role_.keeps = rule.ends_with(rank_);
+  }
+
   void take(const std::vector<Step>& steps, StepKind kind, FlowPhase phase, FlowRange& range) {
     const bool incoming = kind == StepKind::kReceiveAdd || kind == StepKind::kReceiveStore;
     range.first = static_cast<uint32_t>(incoming ? plan_.in_flows.size() : plan_.out_flows.size());
@@ -101,6 +119,7 @@ class RoleBuilder {
   CompiledPlan& plan_;
   const Plan& source_;
   int rank_;
+  size_t part_values_;
   ChunkRole role_;
   uint32_t index_ = 0;
 };
@@ -132,7 +151,7 @@ Result<std::shared_ptr<const CompiledPlan>> compile_plan(const PlanRequest& requ
   for (const ChunkRange& range : source.chunks) {
     chunk_values = std::max(chunk_values, range.end - range.begin);
   }
-  set_geometry(limits, chunk_values, *plan);
+  set_geometry(limits, chunk_values, std::max<size_t>(source.incoming_flows_max, 1), *plan);
   const std::vector<Step>& steps = source.steps[static_cast<size_t>(rank)];
   // Steps grouped by chunk, in the order in which this rank first meets each chunk: the plan's way
   // of spreading load.

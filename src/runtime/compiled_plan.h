@@ -42,7 +42,10 @@ struct FlowRange {
 // What this rank does with one chunk.
 struct ChunkRole {
   uint32_t chunk = 0;
-  ChunkRange range;
+  ChunkRange range;         // in the whole array
+  size_t input_begin = 0;   // where the chunk begins in this rank's input, if it is there
+  size_t output_begin = 0;  // and in its output, if this rank keeps it
+  bool keeps = true;        // this rank ends with the chunk
   uint32_t slices = 0;
   // Reduce side: contributions to add (rank order), own one among them; then exactly one of
   // partials (send on) and finishes (own the value); none for ranks that only store.

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "plan/collective_rules.h"
 #include "plan/plan.h"
 #include "runtime/deadline.h"
 #include "runtime/member.h"
@@ -23,9 +24,7 @@ PlanRequest plan_request(const CallRequest& request, int size) {
   plan.size = size;
   plan.root = request.root;
   plan.granule = request.codec->block();
-  const bool per_rank = request.collective == Collective::kReduceScatter ||
-                        request.collective == Collective::kAllGather;
-  plan.count = per_rank ? request.count * static_cast<size_t>(size) : request.count;
+  plan.count = request.count * part_count(request.collective, size);
   plan.kind = request.plan != PlanKind::kAuto
                   ? request.plan
                   : choose_plan(request.collective, size, request.codec->wire_bytes(request.count));

@@ -30,16 +30,14 @@ void Operation::refresh_role(uint32_t role_index) {
 }
 
 const std::byte* Operation::own_slice(const ChunkRole& role, uint32_t slice) const {
-  size_t begin = plan_->slice_begin(role, slice);
-  // An all_gather's input is the own chunk alone.
-  if (request_.collective == Collective::kAllGather) begin -= role.range.begin;
+  const size_t begin = role.input_begin + slice * plan_->slice_values;
   return static_cast<const std::byte*>(request_.input) + begin * element_bytes(request_.type);
 }
 
+// Null for a chunk that is only passed on.
 std::byte* Operation::output_slice(const ChunkRole& role, uint32_t slice) const {
-  size_t begin = plan_->slice_begin(role, slice);
-  // A reduce_scatter's output is the own chunk alone.
-  if (request_.collective == Collective::kReduceScatter) begin -= role.range.begin;
+  if (!role.keeps) return nullptr;
+  const size_t begin = role.output_begin + slice * plan_->slice_values;
   return static_cast<std::byte*>(request_.output) + begin * element_bytes(request_.type);
 }
 

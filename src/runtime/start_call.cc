@@ -3,6 +3,7 @@
 #include <limits>
 #include <string>
 
+#include "plan/plan_fit.h"
 #include "runtime/call_counters.h"
 #include "runtime/deadline.h"
 #include "runtime/progress.h"
@@ -32,10 +33,8 @@ Status check_arguments(const Member& member, const CallArguments& arguments,
     return invalid_argument("timeout_ms is " + std::to_string(options.timeout_ms) +
                             "; pass a positive number, or 0 for the communicator's");
   }
-  if (options.plan == PlanKind::kOneShot && arguments.collective != Collective::kAllReduce &&
-      arguments.collective != Collective::kBarrier) {
-    return unsupported("plan one_shot serves all_reduce only; pass auto, two_step or ring to " +
-                       std::string(collective_name(arguments.collective)));
+  if (options.plan != PlanKind::kAuto && !serves(options.plan, arguments.collective)) {
+    return unsupported(unserved_text(options.plan, arguments.collective));
   }
   return {};
 }

@@ -2,6 +2,10 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <set>
+#include <string>
+#include <utility>
+
 #include "plan/plan.h"
 #include "tests/unit/plan/plan_matrix.h"
 #include "tests/unit/plan/plan_walker.h"
@@ -12,11 +16,40 @@ namespace {
 PlanRequest any_request() {
   const Algorithm algorithm =
       *rc::gen::elementOf(std::vector<Algorithm>(std::begin(kAlgorithms), std::end(kAlgorithms)));
-  const int size = *rc::gen::inRange(1, 14);
+  const int size = *rc::gen::inRange(1, 18);
   const size_t count =
       *rc::gen::oneOf(rc::gen::inRange<size_t>(0, 40), rc::gen::inRange<size_t>(1000, 200'000));
   const size_t granule = *rc::gen::element<size_t>(1, 32, 128);
   return request_of(algorithm, size, count, granule, *rc::gen::inRange(0, size));
+}
+
+// A connected graph of hosts and switches, some hosts with several ranks: a random tree, and some
+// links more.
+std::shared_ptr<const Topology> any_topology() {
+  Topology topology;
+  topology.name = "random";
+  const int hosts = *rc::gen::inRange(1, 10);
+  const int switches = *rc::gen::inRange(0, 3);
+  for (int host = 0; host < hosts; ++host) {
+    topology.hosts.push_back("h" + std::to_string(host));
+    for (int i = *rc::gen::inRange(1, 4); i > 0; --i) topology.host_of.push_back(host);
+  }
+  for (int i = 0; i < switches; ++i) topology.switches.push_back("s" + std::to_string(i));
+  std::set<std::pair<int, int>> wires;
+  for (int node = 1; node < hosts + switches; ++node) {
+    wires.insert({*rc::gen::inRange(0, node), node});
+  }
+  for (int more = hosts < 2 ? 0 : *rc::gen::inRange(0, 2 * hosts); more > 0; --more) {
+    const int a = *rc::gen::inRange(0, hosts - 1);
+    wires.insert({a, *rc::gen::inRange(a + 1, hosts)});
+  }
+  for (const auto& [a, b] : wires) {
+    topology.links.push_back({a, b, 1e9, 1e-5});
+    topology.links.push_back({b, a, 1e9, 1e-5});
+  }
+  int culprit = -1;
+  RC_ASSERT(complete_topology(topology, culprit).ok());
+  return std::make_shared<const Topology>(std::move(topology));
 }
 
 // A plan that has steps to corrupt, and one of those steps.
@@ -44,6 +77,41 @@ RC_GTEST_PROP(PlanProperty, EveryPlanIsAccepted, ()) {
   RC_LOG() << status.to_string();
   RC_ASSERT(status.ok());
   RC_ASSERT(wrong_in(plan, PlanWalker(plan, *rc::gen::arbitrary<uint64_t>()).walk()).empty());
+}
+
+// On any connected topology: trees always fit; what fits is right and only uses links.
+RC_GTEST_PROP(PlanProperty, WhatFitsATopologyIsRightThere, ()) {
+  const auto topology = any_topology();
+  const int size = topology->ranks();
+  const Algorithm algorithm =
+      *rc::gen::elementOf(std::vector<Algorithm>(std::begin(kAlgorithms), std::end(kAlgorithms)));
+  PlanRequest request = request_of(algorithm, size, *rc::gen::inRange<size_t>(0, 50'000), 32,
+                                   *rc::gen::inRange(0, size));
+  request.topology = topology.get();
+  RC_LOG() << describe(request) << "\n" << describe_topology(*topology);
+  const Result<Plan> plan = make_plan(request);
+  if (algorithm.kind == PlanKind::kTree) RC_ASSERT(plan.ok());
+  RC_TAG(plan.ok() ? "fits" : "does not fit");
+  if (!plan.ok()) {
+    RC_ASSERT(plan.status().message().find("topology random has none") != std::string_view::npos);
+    return;
+  }
+  const Status status = verify_plan(plan.value());
+  RC_LOG() << status.to_string();
+  RC_ASSERT(status.ok());
+  const uint64_t seed = *rc::gen::arbitrary<uint64_t>();
+  RC_ASSERT(wrong_in(plan.value(), PlanWalker(plan.value(), seed).walk()).empty());
+}
+
+RC_GTEST_PROP(PlanProperty, TheChoiceFitsWheneverAnyPlanDoes, ()) {
+  const auto topology = any_topology();
+  const auto collective = *rc::gen::element(Collective::kAllReduce, Collective::kReduceScatter,
+                                            Collective::kAllGather, Collective::kBroadcast);
+  const auto bytes = *rc::gen::element<size_t>(1, 10'000, 1'000'000, 1'000'000'000);
+  const PlanKind kind = choose_plan(collective, topology->ranks(), bytes, topology.get());
+  PlanRequest request = request_of({collective, kind}, topology->ranks(), 10'000);
+  request.topology = topology.get();
+  RC_ASSERT(make_plan(request).ok());
 }
 
 RC_GTEST_PROP(PlanProperty, ADroppedStepIsNoticed, ()) {

@@ -99,7 +99,7 @@ def add_parser(commands: Any) -> None:
         type=_list_of(PLANS),
         default=("auto",),
         metavar="LIST",
-        help="auto,two_step,ring,one_shot (default auto)",
+        help=f"{','.join(PLANS)} (default auto)",
     )
     size = _checked(parse_bytes, lambda value: value >= 1, "must be at least one byte")
     what.add_argument("--min-bytes", type=size, default=64 << 10, metavar="N", help="default 64K")

@@ -7,7 +7,17 @@ from typing import Any, TypedDict, final
 
 OPS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast")
 REDOPS = ("sum", "avg", "max", "min")
-PLANS = ("auto", "two_step", "ring", "one_shot")
+PLANS = (
+    "auto",
+    "two_step",
+    "ring",
+    "one_shot",
+    "bidirectional_ring",
+    "halving_doubling",
+    "torus",
+    "tree",
+    "hierarchical",
+)
 TRANSPORTS = ("auto", "tcp", "shm")
 LIBRARIES = ("gloo", "openmpi", "mpich", "oneccl")  # that --compare all compares with
 

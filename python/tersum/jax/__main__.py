@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--codec", help="int8/128 (default), int8/32, int4/128, bf16, exact, …")
     parser.add_argument("--min-bytes", type=int, help="leave smaller operations to XLA")
     parser.add_argument("--timeout-ms", type=int, help="deadline of one collective")
-    parser.add_argument("--plan", help="auto (default), two_step, ring, one_shot")
+    parser.add_argument("--plan", help="auto (default), two_step, ring, … (docs/plans.md)")
     parser.add_argument(
         "--local", action="store_true", default=None, help="also groups inside one process"
     )

@@ -66,7 +66,7 @@ def install(
     - ``timeout_ms``: deadline of one collective, and of the meeting. Errors come as
       ``jax.errors.JaxRuntimeError`` that name the process concerned.
     - ``local``: also take groups whose devices are all in this process; there is no wire to save.
-    - ``plan``: ``"auto"``, ``"two_step"``, ``"ring"``, ``"one_shot"``.
+    - ``plan``: ``"auto"``, ``"two_step"``, ``"ring"``, … (``docs/plans.md``).
     - ``transport``: ``"auto"``, ``"tcp"``, ``"shm"``; ``listen_address`` (an address or interface),
       ``listen_port`` and ``tcp_streams`` as in :class:`tersum.Communicator`.
 

@@ -8,7 +8,17 @@ import json
 import tersum
 from tersum.jax._jax_version import require_xla_core
 
-PLANS = ("auto", "two_step", "ring", "one_shot")
+PLANS = (
+    "auto",
+    "two_step",
+    "ring",
+    "one_shot",
+    "bidirectional_ring",
+    "halving_doubling",
+    "torus",
+    "tree",
+    "hierarchical",
+)
 TRANSPORTS = ("auto", "tcp", "shm")
 
 

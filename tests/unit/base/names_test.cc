@@ -35,7 +35,9 @@ TEST(NamesTest, DataTypes) {
 
 TEST(NamesTest, ReduceOps) { expect_round_trip<ReduceOp>(4, reduce_op_name, parse_reduce_op); }
 
-TEST(NamesTest, PlanKinds) { expect_round_trip<PlanKind>(4, plan_kind_name, parse_plan_kind); }
+TEST(NamesTest, PlanKinds) {
+  expect_round_trip<PlanKind>(kPlanKindCount, plan_kind_name, parse_plan_kind);
+}
 
 TEST(NamesTest, TransportKinds) {
   expect_round_trip<TransportKind>(3, transport_kind_name, parse_transport_kind);
@@ -43,12 +45,12 @@ TEST(NamesTest, TransportKinds) {
 
 TEST(NamesTest, Collectives) {
   std::set<std::string_view> names;
-  for (int number = 0; number < 5; ++number) {
+  for (int number = 0; number < kCollectiveCount; ++number) {
     names.insert(collective_name(static_cast<Collective>(number)));
   }
-  EXPECT_EQ(names.size(), 5u);
+  EXPECT_EQ(names.size(), static_cast<size_t>(kCollectiveCount));
   EXPECT_FALSE(names.contains("unknown"));
-  EXPECT_EQ(collective_name(static_cast<Collective>(5)), "unknown");
+  EXPECT_EQ(collective_name(static_cast<Collective>(kCollectiveCount)), "unknown");
 }
 
 TEST(DataTypeTest, ElementBytesMatchTheTypes) {

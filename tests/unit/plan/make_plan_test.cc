@@ -210,7 +210,7 @@ TEST(MakePlan, BadRequestsAreRefusedWithTheRemedy) {
   for (const Collective collective :
        {Collective::kReduceScatter, Collective::kAllGather, Collective::kBroadcast}) {
     expect_refused({.collective = collective, .kind = PlanKind::kOneShot, .size = 2, .count = 4},
-                   "all_reduce only");
+                   "plan one_shot does not serve");
   }
 }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "plan/plan.h"
 #include "plan_matrix.h"
@@ -50,6 +51,14 @@ TEST(PlanErrorTerms, AreTheFormulasOfTheDocument) {
     expect_terms(request(Collective::kAllReduce, PlanKind::kTwoStep), size - 1, 0, 1);
     expect_terms(request(Collective::kAllReduce, PlanKind::kRing), 1, size - 2, 1);
     expect_terms(request(Collective::kAllReduce, PlanKind::kOneShot), size, 0, 0);
+    const uint32_t ends = size == 2 ? 1 : 2;
+    expect_terms(request(Collective::kAllReduce, PlanKind::kBidirectionalRing), ends,
+                 size - 1 - ends, 1);
+    if (std::has_single_bit(size)) {
+      for (const PlanKind kind : {PlanKind::kHalvingDoubling, PlanKind::kTree}) {
+        expect_terms(request(Collective::kAllReduce, kind), size / 2, size / 2 - 1, 1);
+      }
+    }
     expect_terms(request(Collective::kReduceScatter, PlanKind::kTwoStep), size - 1, 0, 0);
     expect_terms(request(Collective::kReduceScatter, PlanKind::kRing), 1, size - 2, 0);
     expect_terms(request(Collective::kAllGather, PlanKind::kTwoStep), 0, 0, 1);

@@ -154,22 +154,69 @@ class PlanWalker {
   std::map<Key, Symbol> messages_;
 };
 
-// Empty when the walk gave every rank what the collective promises it, else what is wrong.
+// What a collective promises of one chunk, said once more: whose value it is, and who ends with it.
+struct Promise {
+  bool reduces = false;
+  size_t source = 0;
+  std::vector<char> wanted;  // by rank
+};
+
+inline Promise promise_of(const Plan& plan, size_t chunk) {
+  const auto size = static_cast<size_t>(plan.size);
+  const auto root = static_cast<size_t>(plan.root);
+  const size_t part = size == 1 ? 0 : chunk / plan.splits;
+  Promise promise;
+  promise.wanted.assign(size, 0);
+  switch (plan.collective) {
+    case Collective::kAllReduce:
+      promise.reduces = true;
+      promise.wanted.assign(size, 1);
+      break;
+    case Collective::kReduceScatter:
+      promise.reduces = true;
+      promise.wanted[part] = 1;
+      break;
+    case Collective::kAllGather:
+      promise.source = part;
+      promise.wanted.assign(size, 1);
+      break;
+    case Collective::kBroadcast:
+      promise.source = root;
+      promise.wanted.assign(size, 1);
+      break;
+    case Collective::kAllToAll:
+      promise.source = part / size;
+      promise.wanted[part % size] = 1;
+      break;
+    case Collective::kGather:
+      promise.source = part;
+      promise.wanted[root] = 1;
+      break;
+    case Collective::kScatter:
+      promise.source = root;
+      promise.wanted[part] = 1;
+      break;
+    case Collective::kBarrier:
+      break;
+  }
+  return promise;
+}
+
+// Empty when the walk gave every rank what the collective promises it, else what is wrong. Who
+// gives a value away keeps it in the plan's terms, wanted or not.
 inline std::string wrong_in(const Plan& plan, const WalkResult& result) {
   if (!result.failure.empty()) return result.failure;
   if (result.messages_left > 0) return std::to_string(result.messages_left) + " messages left";
-  const bool reduces =
-      plan.collective == Collective::kAllReduce || plan.collective == Collective::kReduceScatter;
   for (size_t chunk = 0; chunk < plan.chunks.size(); ++chunk) {
-    const size_t source =
-        plan.collective == Collective::kBroadcast ? static_cast<size_t>(plan.root) : chunk;
+    const Promise promise = promise_of(plan, chunk);
     for (size_t rank = 0; rank < static_cast<size_t>(plan.size); ++rank) {
       const auto& value = result.values[rank][chunk];
-      const bool wants = plan.collective != Collective::kReduceScatter || rank == chunk;
+      const bool has_given = !promise.reduces && rank == promise.source;
+      const bool wants = promise.wanted[rank] != 0 || has_given;
       if (wants != value.has_value()) return "a rank ends with too much or too little";
       if (!wants) continue;
       for (size_t from = 0; from < static_cast<size_t>(plan.size); ++from) {
-        const int expected = reduces || from == source ? 1 : 0;
+        const int expected = promise.reduces || from == promise.source ? 1 : 0;
         if (value->contributors[from] != expected) return "a contribution counts wrongly";
       }
     }

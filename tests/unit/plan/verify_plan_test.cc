@@ -84,7 +84,7 @@ TEST(VerifyPlan, WrongChunks) {
                         "multiple of the granule");
   Plan scatter = make(kAlgorithms[3], 4, 16);
   scatter.chunks[0].end = scatter.chunks[1].begin = 3;
-  expect_breach(scatter, "not an equal part");
+  expect_breach(scatter, "not within its equal part");
   scatter = make(kAlgorithms[3], 4, 16);
   scatter.chunks.pop_back();
   expect_breach(scatter, "ranks' equal parts");

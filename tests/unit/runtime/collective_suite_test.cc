@@ -142,8 +142,15 @@ void CollectiveSuite::check_reduce_scatter(const Shape& shape, PlanKind plan, si
 }
 
 TEST_P(CollectiveSuite, AllReduceOfEveryShape) {
-  constexpr PlanKind kPlans[] = {PlanKind::kAuto, PlanKind::kTwoStep, PlanKind::kRing,
-                                 PlanKind::kOneShot};
+  constexpr PlanKind kPlans[] = {PlanKind::kAuto,
+                                 PlanKind::kTwoStep,
+                                 PlanKind::kRing,
+                                 PlanKind::kOneShot,
+                                 PlanKind::kBidirectionalRing,
+                                 PlanKind::kHalvingDoubling,
+                                 PlanKind::kTorus,
+                                 PlanKind::kTree,
+                                 PlanKind::kHierarchical};
   constexpr size_t kCounts[] = {0, 1, 127, 1009, 40'009};
   for (const Shape& shape : kShapes) {
     for (const PlanKind plan : kPlans) {
@@ -155,9 +162,13 @@ TEST_P(CollectiveSuite, AllReduceOfEveryShape) {
   }
 }
 
+constexpr PlanKind kPlansOfParts[] = {
+    PlanKind::kTwoStep,         PlanKind::kRing,  PlanKind::kBidirectionalRing,
+    PlanKind::kHalvingDoubling, PlanKind::kTorus, PlanKind::kTree};
+
 TEST_P(CollectiveSuite, ReduceScatterOfEveryShape) {
   for (const Shape& shape : kShapes) {
-    for (const PlanKind plan : {PlanKind::kTwoStep, PlanKind::kRing}) {
+    for (const PlanKind plan : kPlansOfParts) {
       for (const size_t count : {size_t{0}, size_t{1}, size_t{509}, size_t{5003}}) {
         check_reduce_scatter(shape, plan, count);
         if (HasFatalFailure()) return;
@@ -168,7 +179,7 @@ TEST_P(CollectiveSuite, ReduceScatterOfEveryShape) {
 
 TEST_P(CollectiveSuite, AllGatherKeepsOrderAndBytes) {
   const auto size = static_cast<size_t>(cluster_->size());
-  for (const PlanKind plan : {PlanKind::kTwoStep, PlanKind::kRing}) {
+  for (const PlanKind plan : kPlansOfParts) {
     for (const size_t count : {size_t{0}, size_t{1}, size_t{733}, size_t{9001}}) {
       const std::vector<TypedArray> ranks = random_ranks(DataType::kInt64, count);
       std::vector<std::vector<std::byte>> outputs(size, std::vector<std::byte>(count * size * 8));
