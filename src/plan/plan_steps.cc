@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/check.h"
 #include "plan/collective_rules.h"
 
 namespace tersum {
@@ -33,40 +32,11 @@ uint64_t StepBuilder::chunk_turn(int rank, uint32_t chunk) const {
   return (chunk + chunk_count_ - own) % chunk_count_;
 }
 
-// Depths are found by walking up until a rank whose depth is known, then counting back down.
-void StepBuilder::measure(const std::vector<int>& parent) {
-  depth_.assign(at(size_), -1);
-  std::vector<int> way;
-  int deepest = 0;
-  int members = 0;
-  for (int rank = 0; rank < size_; ++rank) {
-    if (parent[at(rank)] == kNotInTree) continue;
-    ++members;
-    way.clear();
-    for (int up = rank; up >= 0 && depth_[at(up)] < 0; up = parent[at(up)]) {
-      TERSUM_CHECK(static_cast<int>(way.size()) < size_);  // else the tree is none
-      way.push_back(up);
-    }
-    for (; !way.empty(); way.pop_back()) {
-      const int up = parent[at(way.back())];
-      depth_[at(way.back())] = up < 0 ? 0 : depth_[at(up)] + 1;
-    }
-    deepest = std::max(deepest, depth_[at(rank)]);
-  }
-  std::vector<int> first(at(deepest) + 2, 0);
-  for (const int depth : depth_) first[at(depth + 1)] += depth >= 0 ? 1 : 0;
-  for (size_t i = 1; i < first.size(); ++i) first[i] += first[i - 1];
-  outwards_.resize(at(members));
-  for (int rank = 0; rank < size_; ++rank) {
-    if (depth_[at(rank)] >= 0) outwards_[at(first[at(depth_[at(rank)])]++)] = rank;
-  }
-}
-
 void StepBuilder::add_reduce(uint32_t chunk, const ChunkTree& tree) {
-  measure(tree.parent);
+  order_.measure(tree.parent);
   height_.assign(at(size_), 0);
-  for (size_t i = outwards_.size(); i-- > 1;) {
-    const int rank = outwards_[i];
+  for (size_t i = order_.outwards().size(); i-- > 1;) {
+    const int rank = order_.outwards()[i];
     int& above = height_[at(tree.parent[at(rank)])];
     above = std::max(above, height_[at(rank)] + 1);
   }
@@ -85,11 +55,11 @@ void StepBuilder::add_reduce(uint32_t chunk, const ChunkTree& tree) {
 }
 
 void StepBuilder::add_gather(uint32_t chunk, const ChunkTree& tree) {
-  measure(tree.source);
-  for (const int rank : outwards_) {
+  order_.measure(tree.source);
+  for (const int rank : order_.outwards()) {
     const int source = tree.source[at(rank)];
     if (source < 0) continue;
-    const auto sent = static_cast<uint64_t>(2 * depth_[at(source)]);
+    const auto sent = static_cast<uint64_t>(2 * order_.depth(source));
     const StepKind kind = source == tree.owner ? StepKind::kSendFinal : StepKind::kForward;
     push(source, kGatherPhase + sent, hops(source, rank) << 32 | chunk_turn(source, chunk),
          {kind, rank, chunk});

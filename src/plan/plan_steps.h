@@ -15,6 +15,7 @@
 
 #include "plan/plan.h"
 #include "plan/plan_trees.h"
+#include "plan/tree_order.h"
 
 namespace tersum {
 
@@ -38,8 +39,6 @@ class StepBuilder {
   void add_reduce(uint32_t chunk, const ChunkTree& tree);
   void add_gather(uint32_t chunk, const ChunkTree& tree);
   void push(int rank, uint64_t when, uint64_t turn, const Step& step);
-  // Depths below the root, and the ranks of the tree from the root outwards.
-  void measure(const std::vector<int>& parent);
   [[nodiscard]] uint64_t hops(int from, int to) const {
     return static_cast<uint64_t>((to - from + size_) % size_);
   }
@@ -52,9 +51,8 @@ class StepBuilder {
   const int only_rank_;
   std::vector<std::vector<TimedStep>> lists_;
   std::vector<size_t> incoming_;
-  std::vector<int> depth_;
   std::vector<int> height_;
-  std::vector<int> outwards_;
+  TreeOrder order_;
 };
 
 }  // namespace tersum

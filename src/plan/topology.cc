@@ -75,38 +75,42 @@ bool Topology::hosts_adjacent(int a, int b) const {
   return std::binary_search(near.begin(), near.end(), b);
 }
 
+const TopologyLink* Topology::links_from(int node, int first_target) const {
+  const TopologyLink* first = links.data() + first_link[at(node)];
+  const TopologyLink* last = links.data() + first_link[at(node) + 1];
+  return std::lower_bound(first, last, first_target,
+                          [](const TopologyLink& link, int target) { return link.to < target; });
+}
+
+// In breadth over the switches, of which there are few: a list of those seen is quicker than a mark
+// on every node.
 std::vector<size_t> Topology::path(int host_a, int host_b) const {
   if (host_a == host_b) return {};
-  constexpr size_t kNone = std::numeric_limits<size_t>::max();
-  std::vector<size_t> came_by(at(node_count()), kNone);
-  std::vector<int> queue{host_a};
-  for (size_t head = 0; head < queue.size() && came_by[at(host_b)] == kNone; ++head) {
-    const int node = queue[head];
-    const auto first = links.begin() + static_cast<ptrdiff_t>(first_link[at(node)]);
-    const auto last = links.begin() + static_cast<ptrdiff_t>(first_link[at(node) + 1]);
-    // The goal first: a star's switch has a link to every host.
-    const auto goal = std::lower_bound(
-        first, last, host_b, [](const TopologyLink& link, int target) { return link.to < target; });
-    if (goal != last && goal->to == host_b) {
-      came_by[at(host_b)] = static_cast<size_t>(goal - links.begin());
-      break;
+  struct Visit {
+    int node;
+    size_t by_link;
+    size_t before;
+  };
+  std::vector<Visit> seen{{host_a, 0, 0}};
+  for (size_t head = 0; head < seen.size(); ++head) {
+    const int node = seen[head].node;
+    const TopologyLink* const last = links.data() + first_link[at(node) + 1];
+    const TopologyLink* link = links_from(node, host_b);
+    if (link != last && link->to == host_b) {
+      std::vector<size_t> passed{static_cast<size_t>(link - links.data())};
+      for (size_t i = head; i != 0; i = seen[i].before) passed.push_back(seen[i].by_link);
+      std::reverse(passed.begin(), passed.end());
+      return passed;
     }
-    // Switches are the nodes after the hosts, so a host's links to switches are its last ones.
-    auto link = std::lower_bound(first, last, host_count(),
-                                 [](const TopologyLink& l, int target) { return l.to < target; });
-    for (; link != last; ++link) {
-      if (came_by[at(link->to)] != kNone) continue;
-      came_by[at(link->to)] = static_cast<size_t>(link - links.begin());
-      queue.push_back(link->to);
+    // Switches are the nodes after the hosts, so a node's links to switches are its last ones.
+    for (link = links_from(node, host_count()); link != last; ++link) {
+      const bool is_new = std::none_of(seen.begin(), seen.end(),
+                                       [&](const Visit& visit) { return visit.node == link->to; });
+      if (is_new) seen.push_back({link->to, static_cast<size_t>(link - links.data()), head});
     }
   }
-  TERSUM_CHECK(came_by[at(host_b)] != kNone);
-  std::vector<size_t> passed;
-  for (int node = host_b; node != host_a; node = links[came_by[at(node)]].from) {
-    passed.push_back(came_by[at(node)]);
-  }
-  std::reverse(passed.begin(), passed.end());
-  return passed;
+  TERSUM_CHECK(false);  // the hosts are not adjacent
+  return {};
 }
 
 double Topology::path_rate(int rank_a, int rank_b) const {

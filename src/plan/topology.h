@@ -58,6 +58,9 @@ struct Topology {
     return hosts_adjacent(host_of[static_cast<size_t>(rank_a)],
                           host_of[static_cast<size_t>(rank_b)]);
   }
+  // The first link out of `node` to a node that is not before `first_target`; past the node's last
+  // one when there is none.
+  [[nodiscard]] const TopologyLink* links_from(int node, int first_target) const;
   // Indices into `links` that a message between adjacent hosts passes, in order: the fewest there
   // are. Empty for a host and itself.
   [[nodiscard]] std::vector<size_t> path(int host_a, int host_b) const;

@@ -1,0 +1,245 @@
+// The cost model against closed forms: where only the wire counts it gives the bounds of
+// docs/plans.md; each other cost shows in its own term.
+#include "plan/cost_model.h"
+
+#include <gtest/gtest.h>
+
+namespace tersum::testing {
+namespace {
+
+constexpr double kRate = 125e6;
+constexpr double kGoodput = 1448.0 / 1514;
+constexpr double kBytes = 64e6;
+
+// Nothing but links: cores and memory are infinitely fast.
+CostRequest only_wires(const Topology& topology) {
+  CostRequest request;
+  request.topology = &topology;
+  request.value_bytes = kBytes;
+  request.machine = {};
+  request.machine.send_s_per_byte = request.machine.receive_s_per_byte = 0;
+  request.machine.read_s_per_byte = 0;
+  request.machine.memory_bytes_per_s = 0;
+  request.machine.message_s = request.machine.local_latency_s = request.machine.call_s = 0;
+  return request;
+}
+
+std::shared_ptr<const Topology> topology_of(std::string_view name, double latency_s = 0) {
+  return std::move(make_topology(name, kRate, latency_s)).value();
+}
+
+PlanCost must_price(const CostRequest& request, PlanKind kind) {
+  const Result<PlanCost> cost = price_plan(request, kind);
+  EXPECT_TRUE(cost.ok()) << cost.status().to_string();
+  return cost.value();
+}
+
+TEST(CostModel, GivesTheClosedFormsWhereOnlyTheWireCounts) {
+  struct Case {
+    const char* topology;
+    PlanKind kind;
+    double share;
+  };
+  for (const Case& c :
+       {Case{"pair", PlanKind::kTwoStep, 1}, Case{"ring4", PlanKind::kBidirectionalRing, 0.75},
+        Case{"ring8", PlanKind::kBidirectionalRing, 0.875},
+        Case{"torus2x2", PlanKind::kTorus, 0.75}, Case{"torus2x4", PlanKind::kTorus, 7.0 / 12},
+        Case{"mesh4", PlanKind::kTwoStep, 0.5}, Case{"star8", PlanKind::kTwoStep, 1.75}}) {
+    const auto topology = topology_of(c.topology);
+    const CostRequest request = only_wires(*topology);
+    const double expected = c.share * kBytes / (kRate * kGoodput);
+    const PlanCost cost = must_price(request, c.kind);
+    EXPECT_NEAR(cost.wire_s / expected, 1, 1e-4) << c.topology;
+    EXPECT_NEAR(cost.time_s / expected, 1, 0.01) << c.topology;
+    EXPECT_EQ(cost.dominant, CostTerm::kWire);
+    EXPECT_NEAR(wire_bound_s(request) / expected, 1, 1e-9) << c.topology;
+    EXPECT_EQ(choose_plan_by_cost(request), price_plans(request).front().kind);
+    EXPECT_LE(price_plans(request).front().cost.value().time_s, cost.time_s) << c.topology;
+  }
+}
+
+TEST(CostModel, NoPlanBeatsTheBound) {
+  for (const char* name : {"pair", "ring5", "torus2x4", "torus3x3", "mesh5", "star6"}) {
+    const auto topology = topology_of(name);
+    for (const Collective collective :
+         {Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather,
+          Collective::kBroadcast, Collective::kAllToAll, Collective::kGather,
+          Collective::kScatter}) {
+      CostRequest request = only_wires(*topology);
+      request.collective = collective;
+      const double bound = wire_bound_s(request);
+      EXPECT_GT(bound, 0) << name;
+      for (const PricedPlan& plan : price_plans(request)) {
+        if (plan.cost.ok()) {
+          EXPECT_GE(plan.cost.value().time_s, bound * (1 - 1e-6))
+              << name << " " << collective_name(collective) << " " << plan_kind_name(plan.kind);
+        }
+      }
+    }
+  }
+}
+
+TEST(CostModel, CodecsShortenTheWire) {
+  const auto topology = topology_of("ring8");
+  CostRequest request = only_wires(*topology);
+  const double exact = must_price(request, PlanKind::kBidirectionalRing).time_s;
+  request.codec.wire_ratio = 130.0 / 512;
+  const double coded = must_price(request, PlanKind::kBidirectionalRing).time_s;
+  EXPECT_NEAR(exact / coded, 512.0 / 130, 0.05);
+}
+
+// A message of a few bytes takes as many latencies as it has dependent hops.
+TEST(CostModel, SmallArraysAreLatency) {
+  constexpr double kLatency = 50e-6;
+  struct Case {
+    const char* topology;
+    PlanKind kind;
+    int hops;
+    double links_per_hop;
+  };
+  for (const Case& c :
+       {Case{"pair", PlanKind::kTwoStep, 2, 1}, Case{"pair", PlanKind::kOneShot, 1, 1},
+        Case{"ring8", PlanKind::kRing, 14, 1}, Case{"ring8", PlanKind::kBidirectionalRing, 8, 1},
+        Case{"mesh8", PlanKind::kHalvingDoubling, 6, 1}, Case{"mesh8", PlanKind::kTree, 6, 1},
+        Case{"star8", PlanKind::kTwoStep, 2, 2}, Case{"torus4x4", PlanKind::kTorus, 8, 1}}) {
+    const auto topology = topology_of(c.topology, kLatency);
+    CostRequest request = only_wires(*topology);
+    request.value_bytes = 64;
+    const PlanCost cost = must_price(request, c.kind);
+    EXPECT_EQ(cost.hops, c.hops) << c.topology;
+    EXPECT_NEAR(cost.time_s / (c.hops * c.links_per_hop * kLatency), 1, 0.05) << c.topology;
+    EXPECT_EQ(cost.dominant, CostTerm::kLatency) << c.topology;
+  }
+}
+
+// The formula of plans.md for arrays in one message, two ranks: S / B + 2 L.
+TEST(CostModel, OneSliceCannotHideItsLatencies) {
+  const auto topology = topology_of("pair", 30e-6);
+  CostRequest request = only_wires(*topology);
+  request.value_bytes = 16e3;
+  const double expected = 16e3 / (kRate * kGoodput) + 60e-6;
+  EXPECT_NEAR(must_price(request, PlanKind::kTwoStep).time_s / expected, 1, 0.02);
+}
+
+TEST(CostModel, RanksThatShareCoresAddUp) {
+  const auto topology = topology_of("mesh4");
+  CostRequest request = only_wires(*topology);
+  request.codec = {1e9, 1e9, 1e9, 1e9, 1};
+  const double alone = must_price(request, PlanKind::kTwoStep).cpu_s;
+  // Each encodes 3/4, combines 1/4 of three peers', decodes 3/4.
+  EXPECT_NEAR(alone, kBytes * (0.75 + 0.25 * 3 + 0.75) / 1e9, 1e-6);
+  request.machine.one_machine = true;
+  request.machine.cores = 2;
+  const PlanCost together = must_price(request, PlanKind::kTwoStep);
+  EXPECT_NEAR(together.cpu_s, 2 * alone, 1e-6);
+  EXPECT_EQ(together.codec_share, 1);
+  EXPECT_EQ(together.dominant, CostTerm::kCodec);
+  request.machine.cores = 4;
+  EXPECT_EQ(must_price(request, PlanKind::kTwoStep).dominant, CostTerm::kWire);
+}
+
+TEST(CostModel, SendingAndReceivingCostTheirCores) {
+  const auto topology = topology_of("pair");
+  CostRequest request = only_wires(*topology);
+  request.machine.send_s_per_byte = 2e-6;
+  request.machine.receive_s_per_byte = 1e-6;
+  const PlanCost cost = must_price(request, PlanKind::kTwoStep);
+  EXPECT_NEAR(cost.cpu_s, kBytes * 3e-6, 1e-3);
+  EXPECT_EQ(cost.dominant, CostTerm::kTransport);
+  EXPECT_EQ(cost.codec_share, 0);
+}
+
+TEST(CostModel, MemoryCountsBeyondTheCache) {
+  const auto topology = topology_of("pair");
+  CostRequest request = only_wires(*topology);
+  request.machine.memory_bytes_per_s = 1e6;
+  request.machine.cache_bytes = 10e6;
+  const PlanCost cost = must_price(request, PlanKind::kTwoStep);
+  EXPECT_NEAR(cost.memory_s, kBytes / 1e6, 1e-6);
+  EXPECT_EQ(cost.dominant, CostTerm::kMemory);
+  request.value_bytes = 9e6;
+  EXPECT_EQ(must_price(request, PlanKind::kTwoStep).memory_s, 0);
+}
+
+TEST(CostModel, RanksOfOneHostNeedNoLinks) {
+  const auto topology =
+      parse_topology(R"({"hosts": [{"name": "a", "ranks": [0, 1, 2, 3]}]})").value();
+  CostRequest request = only_wires(*topology);
+  request.machine.read_s_per_byte = 1e-9;
+  request.machine.cores = 4;
+  const PlanCost cost = must_price(request, PlanKind::kTwoStep);
+  EXPECT_EQ(cost.wire_s, 0);
+  EXPECT_NEAR(cost.cpu_s, 1.5 * kBytes * 1e-9, 1e-6);
+  EXPECT_EQ(wire_bound_s(request), 0);
+}
+
+TEST(CostModel, AHierarchyWinsWhereHostsShareALink) {
+  const auto topology = parse_topology(R"({"rate": "1gbit",
+      "hosts": [{"name": "a", "ranks": [0, 1, 2, 3]}, {"name": "b", "ranks": [4, 5, 6, 7]}],
+      "links": [{"between": ["a", "b"]}]})")
+                            .value();
+  CostRequest request = only_wires(*topology);
+  EXPECT_EQ(choose_plan_by_cost(request), PlanKind::kHierarchical);
+  EXPECT_NEAR(must_price(request, PlanKind::kHierarchical).wire_s / wire_bound_s(request), 1, 1e-9);
+  EXPECT_GT(must_price(request, PlanKind::kTwoStep).wire_s, 3 * wire_bound_s(request));
+}
+
+TEST(CostModel, MisfitsComeLastWithTheirReason) {
+  const auto topology = topology_of("ring6");
+  const std::vector<PricedPlan> plans = price_plans(only_wires(*topology));
+  EXPECT_EQ(plans.size(), static_cast<size_t>(kPlanKindCount - 1));
+  EXPECT_EQ(plans.front().kind, PlanKind::kBidirectionalRing);
+  ASSERT_FALSE(plans.back().cost.ok());
+  EXPECT_NE(plans.back().cost.status().message().find("topology ring6 has none"),
+            std::string_view::npos);
+  CostRequest gather = only_wires(*topology);
+  gather.collective = Collective::kGather;
+  EXPECT_EQ(choose_plan_by_cost(gather), PlanKind::kTwoStep);
+  EXPECT_FALSE(price_plan(gather, PlanKind::kRing).ok());
+  EXPECT_FALSE(price_plan(gather, PlanKind::kAuto).ok());
+}
+
+TEST(CostModel, SmallArraysTakeTreesAndLargeOnesRings) {
+  const auto topology = topology_of("ring16", 100e-6);
+  CostRequest request = only_wires(*topology);
+  request.machine.message_s = 1e-6;
+  request.value_bytes = 100;
+  EXPECT_EQ(choose_plan_by_cost(request), PlanKind::kTree);
+  request.value_bytes = 256e6;
+  EXPECT_EQ(choose_plan_by_cost(request), PlanKind::kBidirectionalRing);
+}
+
+TEST(CostModel, NothingToMoveCostsOnlyTheCall) {
+  const auto topology = topology_of("mesh4", 1);
+  CostRequest request = only_wires(*topology);
+  request.value_bytes = 0;
+  request.machine.call_s = 3e-6;
+  for (const PricedPlan& plan : price_plans(request)) {
+    if (!plan.cost.ok()) continue;
+    EXPECT_NEAR(plan.cost.value().time_s, 3e-6, 1e-12) << plan_kind_name(plan.kind);
+  }
+  request.collective = Collective::kBarrier;
+  EXPECT_TRUE(price_plan(request, PlanKind::kTwoStep).ok());
+}
+
+TEST(CostModel, AThousandRanksArePriced) {
+  for (const char* name : {"ring1024", "star1024", "torus32x32"}) {
+    const auto topology = topology_of(name, 1e-6);
+    CostRequest request = only_wires(*topology);
+    const PlanKind kind = topology->dims.empty() ? PlanKind::kBidirectionalRing : PlanKind::kTorus;
+    EXPECT_NEAR(must_price(request, kind).wire_s / wire_bound_s(request), 1, 1e-3) << name;
+  }
+}
+
+TEST(CostModel, TypicalRatesAreThereForEveryCodec) {
+  for (const char* codec : {"exact", "bf16", "int8/128", "int4/64", "int8/32+x", "other"}) {
+    const CodecRates rates = typical_codec_rates(codec);
+    EXPECT_GT(rates.encode, 1e9) << codec;
+    EXPECT_GT(rates.combine, 1e9) << codec;
+    EXPECT_GT(rates.decode, 1e9) << codec;
+  }
+  EXPECT_LT(typical_codec_rates("int8").combine, typical_codec_rates("exact").combine);
+}
+
+}  // namespace
+}  // namespace tersum::testing
