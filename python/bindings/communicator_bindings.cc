@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "plain_array.h"
 #include "tersum/communicator.h"
 
 namespace tersum::python {
@@ -234,6 +235,35 @@ std::shared_ptr<PyWork> start_all_reduce(PyCommunicatorPtr self, Input input, Ou
   return make_work(std::move(self), std::move(call), attended);
 }
 
+// all_reduce for the common case: two C-contiguous, aligned arrays of one native type and shape
+// that are the same memory or do not overlap. False: they are not such, and nothing was done. It
+// has ended when this returns, so the caller's references keep the arrays alive, and neither a Work
+// nor an array object is made: 2 us a call instead of 12.
+bool all_reduce_plain(PyCommunicatorPtr self, nb::handle input, nb::handle output,
+                      const std::string& op, const std::string& codec, const std::string& plan,
+                      int64_t timeout_ms) {
+  const PlainArray from(input, false);
+  const PlainArray to(output, true);
+  const std::optional<DataType> type = from.type();
+  if (!type || type != to.type() || !from.same_shape(to) || from.overlaps(to)) return false;
+  CallOptions options;
+  options.codec = codec;
+  options.plan = plan_kind_or_throw(plan);
+  options.timeout_ms = timeout_ms;
+  options.attended = true;
+  const ReduceOp reduce = reduce_op_or_throw(op);
+  Work work;
+  {
+    nb::gil_scoped_release release;
+    work =
+        self->get().start_all_reduce(from.data(), to.data(), from.count(), *type, reduce, options);
+  }
+  Status end;
+  wait_for_end(*self, work, -1, &end);
+  throw_if_error(end);
+  return true;
+}
+
 std::shared_ptr<PyWork> start_reduce_scatter(PyCommunicatorPtr self, Input input, Output output,
                                              const std::string& dtype, const std::string& op,
                                              const std::string& codec, const std::string& plan,
@@ -323,6 +353,8 @@ void bind_work(nb::module_& module) {
 }
 
 void bind_calls(nb::class_<PyCommunicator>& type) {
+  type.def("all_reduce_plain", &all_reduce_plain, nb::arg("input"), nb::arg("output"),
+           nb::arg("op"), nb::arg("codec"), nb::arg("plan"), nb::arg("timeout_ms"));
   type.def("start_all_reduce", &start_all_reduce, nb::arg("input").noconvert(),
            nb::arg("output").noconvert(), nb::arg("dtype"), nb::arg("op"), nb::arg("codec"),
            nb::arg("plan"), nb::arg("timeout_ms"), nb::arg("attended"))

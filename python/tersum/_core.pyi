@@ -52,6 +52,15 @@ class Communicator:
     def rank(self) -> int: ...
     @property
     def size(self) -> int: ...
+    def all_reduce_plain(
+        self,
+        input: object,
+        output: object,
+        op: str,
+        codec: str,
+        plan: str,
+        timeout_ms: int,
+    ) -> bool: ...
     def start_all_reduce(
         self,
         input: npt.NDArray[Any],

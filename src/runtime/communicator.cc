@@ -180,9 +180,8 @@ Result<Communicator> create_on(const std::shared_ptr<Progress>& progress, int ra
     places[i].process = meeting.processes[i];
     places[i].local = meeting.processes[i] == self;
   }
-  auto member =
-      std::make_shared<Member>(progress, meeting.group, rank, std::move(places),
-                               SliceLimits{options.slice_bytes, options.window_bytes}, false);
+  auto member = std::make_shared<Member>(progress, meeting.group, rank, std::move(places),
+                                         slice_limits(options, meeting.one_host), false);
   progress->execute([&](Node& node) { node.register_member(member); });
   return Communicator(std::make_shared<CommunicatorImpl>(progress, member, options, true));
 }

@@ -12,7 +12,6 @@ namespace {
 // that encoding, sending and decoding overlap: the part that cannot overlap is one slice at either
 // end.
 constexpr size_t kSlicesPerChunk = 16;
-constexpr size_t kSliceBytesMin = kEagerBytesMax;
 constexpr uint32_t kWindowMax = 64;
 
 // The slice in values. Wire bytes decide, because the best message size is one in bytes; the memory
@@ -23,7 +22,7 @@ void set_geometry(const SliceLimits& limits, size_t chunk_values, size_t flows,
   const size_t block_bytes = std::max<size_t>(plan.codec->wire_bytes(block), 1);
   const size_t chunk_bytes = plan.codec->wire_bytes(chunk_values);
   size_t target = std::min(limits.slice_bytes, limits.window_bytes / (2 * flows));
-  target = std::min(target, std::max(chunk_bytes / kSlicesPerChunk, kSliceBytesMin));
+  target = std::min(target, std::max(chunk_bytes / kSlicesPerChunk, limits.least_slice_bytes));
   // Where blocks are a few bytes, whole cache lines of values keep the kernels' pointers aligned.
   const size_t granule = block * std::max<size_t>(1, 64 / block);
   const size_t granule_bytes = block_bytes * (granule / block);

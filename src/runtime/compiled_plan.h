@@ -86,9 +86,17 @@ struct CompiledPlan {
 int find_flow(const std::vector<std::pair<uint64_t, uint32_t>>& lookup, uint32_t chunk,
               FlowPhase phase, int peer);
 
+// What short slices cost is CPU time per message; what they gain is that the wire starts sooner.
+// Where there is no wire only the former counts: on loopback two ranks reduce 64 KiB in 27 us with
+// slices of 32 KiB, in 47 with 8 KiB.
+inline constexpr size_t kLeastSliceBytesOnWires = 8 * 1024;
+inline constexpr size_t kLeastSliceBytesOnOneHost = 32 * 1024;
+
 struct SliceLimits {
   size_t slice_bytes = 64 * 1024;
   size_t window_bytes = 8 * 1024 * 1024;
+  // Short chunks are not cut into slices below this.
+  size_t least_slice_bytes = kLeastSliceBytesOnWires;
 };
 
 Result<std::shared_ptr<const CompiledPlan>> compile_plan(const PlanRequest& request,

@@ -112,9 +112,9 @@ Result<std::shared_ptr<Member>> DeviceWorldImpl::find_or_make_member(const Keyed
     }
     places.push_back(place_of(process->second));
   }
-  auto member = std::make_shared<Member>(
-      progress_, group, static_cast<int>(own - call.group.begin()), std::move(places),
-      SliceLimits{options_.slice_bytes, options_.window_bytes}, true);
+  auto member =
+      std::make_shared<Member>(progress_, group, static_cast<int>(own - call.group.begin()),
+                               std::move(places), slice_limits(options_, meeting_.one_host), true);
   member->devices.assign(call.group.begin(), call.group.end());
   members_[{group, call.device}] = member;
   // Posted before the call's submission, so registered before it begins.

@@ -11,7 +11,7 @@ namespace tersum {
 namespace {
 
 // Payloads that travel before their receiver is ready, per link: 32 calls' worth.
-constexpr size_t kEagerLinkBytesMax = 32 * kEagerBytesMax;
+constexpr size_t kEagerLinkBytesMax = 4 * kEagerBytesMax;
 
 }  // namespace
 

@@ -65,6 +65,7 @@ class Progress {
   void rouse_thread();
   void give_role_back();  // requires mutex_
   void idle(int& idle_rounds, int64_t deadline_ns);
+  void give_way();
   void thread_main();
 
   std::unique_ptr<Node> node_;
@@ -75,6 +76,7 @@ class Progress {
   bool role_taken_ = false;
   bool leftover_ = false;  // bytes have still to leave, and nobody drives
   bool stopping_ = false;
+  int slow_yields_ = 0;  // in a row, up to a limit; the role's holder only
   std::atomic<int> waiters_{0};  // callers that wait for the role
   bool thread_started_ = false;
   ServiceThread thread_;

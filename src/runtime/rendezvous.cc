@@ -187,6 +187,7 @@ Result<Meeting> meet(Progress& progress, Store& store, const MeetingRequest& req
     Result<ProcessId> process = progress.node().transport().parse_peer(member);
     if (!process.ok()) return process.status();
     meeting.processes.push_back(process.value());
+    meeting.one_host &= progress.node().transport().is_local(member);
   }
   return meeting;
 }

@@ -34,7 +34,14 @@ struct Meeting {
   std::vector<std::string> addresses;
   std::vector<std::string> extras;
   std::vector<ProcessId> processes;
+  bool one_host = true;  // all members run on one host: no wire between any two
 };
+
+// How a group of that meeting cuts its messages.
+inline SliceLimits slice_limits(const CommunicatorOptions& options, bool one_host) {
+  return {options.slice_bytes, options.window_bytes,
+          one_host ? kLeastSliceBytesOnOneHost : kLeastSliceBytesOnWires};
+}
 
 // Publishes this member, waits for all others, compares versions and agreed options.
 // kTimeout names the first member that did not come; kDisagreement both values and both members.

@@ -34,6 +34,7 @@ class HostTransport final : public Transport, private Inbound::Policy, private O
   Status listen(const ListenOptions& options) override;
   [[nodiscard]] std::string address() const override;
   [[nodiscard]] Result<ProcessId> parse_peer(std::string_view address) const override;
+  [[nodiscard]] bool is_local(std::string_view address) const override;
   void admit(uint64_t group, const GroupToken& token) override { inbound_.admit(group, token); }
   void forget(uint64_t group) override { inbound_.forget(group); }
   void connect(std::string_view address, uint64_t group, const GroupToken& token,
@@ -166,6 +167,13 @@ Result<ProcessId> HostTransport::parse_peer(std::string_view address) const {
   const Result<PeerAddress> parsed = parse_peer_address(address);
   if (!parsed.ok()) return parsed.status();
   return parsed.value().id;
+}
+
+bool HostTransport::is_local(std::string_view address) const {
+  const Result<PeerAddress> peer = parse_peer_address(address);
+  const bool known = !own_.boot.empty() && !own_.network.empty();
+  return peer.ok() && known && own_.boot == peer.value().boot &&
+         own_.network == peer.value().network;
 }
 
 void HostTransport::connect(std::string_view address, uint64_t group, const GroupToken& token,

@@ -42,7 +42,7 @@ struct MessageHeader {
 inline constexpr size_t kMessageHeaderBytes = 40;
 
 // A payload that may travel before the receiver said it is ready.
-inline constexpr size_t kEagerBytesMax = 8 * 1024;
+inline constexpr size_t kEagerBytesMax = 64 * 1024;
 // No honest message is larger: a header that says so comes from a stranger or a broken peer.
 inline constexpr size_t kPayloadBytesMax = 4 * 1024 * 1024;
 

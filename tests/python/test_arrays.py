@@ -189,3 +189,35 @@ class TestJax:
     def test_traced_arrays_are_sent_to_psum(self, alone: tersum.Communicator) -> None:
         with pytest.raises(tersum.InvalidArgumentError, match=r"tersum\.jax\.psum"):
             self.jax.jit(lambda x: alone.all_reduce(x))(self.jax.numpy.ones(3))
+
+
+@pytest.mark.parametrize(
+    "case", ["plain", "in place", "overlap", "strided", "unaligned", "shape", "dtype", "read-only"]
+)
+def test_the_short_way_of_plain_arrays_changes_nothing(case: str) -> None:
+    with tersum.Communicator(0, 1) as group:
+        backing = np.arange(64, dtype=np.float32)
+        x, out = backing[:16], np.full(16, -1, np.float32)
+        if case == "in place":
+            out = x
+        elif case == "overlap":
+            out = backing[8:24]
+        elif case == "strided":
+            x = backing[::4]
+        elif case == "unaligned":
+            out = np.zeros(65, np.uint8)[1:].view(np.float32)
+        elif case == "shape":
+            out = np.zeros((4, 4), np.float32)
+        elif case == "dtype":
+            out = np.zeros(16, np.float64)
+        elif case == "read-only":
+            out.flags.writeable = False
+        expected = x.copy()
+        if case in ("shape", "dtype", "read-only"):
+            with pytest.raises(tersum.InvalidArgumentError):
+                group.all_reduce(x, out=out, codec="exact")
+            return
+        assert group.all_reduce(x, out=out, codec="exact") is out
+        assert np.array_equal(out, expected)
+        short = group._core.all_reduce_plain(x, out, "sum", "exact", "auto", 1000)
+        assert short == (case in ("plain", "in place"))

@@ -59,6 +59,24 @@ TEST(HostTransport, ListensOnceAndTellsWhere) {
   }
 }
 
+TEST(HostTransport, KnowsWhoIsOnThisHost) {
+  const Endpoint a;
+  const Endpoint b({}, false);
+  PeerAddress address = parse_peer_address(b.transport->address()).value();
+  if (address.boot.empty() || address.network.empty()) GTEST_SKIP() << "the host hides its ids";
+  EXPECT_TRUE(a.transport->is_local(a.transport->address()));
+  EXPECT_TRUE(a.transport->is_local(b.transport->address()));
+  EXPECT_TRUE(b.transport->is_local(a.transport->address()));
+  for (std::string* const field : {&address.boot, &address.network}) {
+    const std::string before = std::exchange(*field, "another");
+    EXPECT_FALSE(a.transport->is_local(address.to_string())) << address.to_string();
+    *field = "";
+    EXPECT_FALSE(a.transport->is_local(address.to_string())) << address.to_string();
+    *field = before;
+  }
+  EXPECT_FALSE(a.transport->is_local("no address"));
+}
+
 TEST(HostTransport, LinksOverIpv6) {
   ListenOptions options;
   options.listen_address = "::1";
