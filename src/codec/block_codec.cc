@@ -46,16 +46,16 @@ class BlockCodec final : public Codec {
     return slice_bytes(format_, count);
   }
   void encode(const void* values, size_t count, std::byte* wire) const override {
-    block_kernels().encode(format_, values, count, wire);
+    block_kernels(format_).encode(format_, values, count, wire);
   }
   void decode(const std::byte* wire, size_t count, void* values) const override {
-    block_kernels().decode(format_, wire, count, values);
+    block_kernels(format_).decode(format_, wire, count, values);
   }
   void combine(std::span<const std::byte* const> wires, const void* own, size_t own_index,
                size_t count, const CombineFinish& finish, std::byte* wire_out,
                void* values_out) const override {
     TERSUM_CHECK(finish.op == ReduceOp::kSum || finish.op == ReduceOp::kAverage);
-    block_kernels().combine(
+    block_kernels(format_).combine(
         format_, checked_combine_args(wires, own, own_index, count, finish, wire_out, values_out));
   }
   [[nodiscard]] double block_error_bound(double absmax) const override;

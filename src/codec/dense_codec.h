@@ -20,15 +20,15 @@ class DenseCodec : public Codec {
     return dense_wire_bytes(format_, count);
   }
   void encode(const void* values, size_t count, std::byte* wire) const override {
-    dense_kernels().encode(format_, values, count, wire);
+    dense_kernels(format_).encode(format_, values, count, wire);
   }
   void decode(const std::byte* wire, size_t count, void* values) const override {
-    dense_kernels().decode(format_, wire, count, values);
+    dense_kernels(format_).decode(format_, wire, count, values);
   }
   void combine(std::span<const std::byte* const> wires, const void* own, size_t own_index,
                size_t count, const CombineFinish& finish, std::byte* wire_out,
                void* values_out) const override {
-    dense_kernels().combine(
+    dense_kernels(format_).combine(
         format_, checked_combine_args(wires, own, own_index, count, finish, wire_out, values_out));
   }
 

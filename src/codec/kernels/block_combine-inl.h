@@ -1,4 +1,8 @@
 // Sums of encoded contributions and the owner's values, in vectors: decode-add, hop and combine.
+//
+// A group of blocks is summed in passes over a tile that stays in L1: own or the first wire and two
+// more, then two at a time. What a pass costs is the decoding of its wires; the tile's loads and
+// stores go beside it. So a pass reads few streams however many ranks there are.
 #if defined(TERSUM_CODEC_KERNELS_BLOCK_COMBINE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TERSUM_CODEC_KERNELS_BLOCK_COMBINE_INL_H_
 #undef TERSUM_CODEC_KERNELS_BLOCK_COMBINE_INL_H_
@@ -7,12 +11,13 @@
 #endif
 
 #include <algorithm>
+#include <type_traits>
 
-#include "codec/kernels/block_kernels-inl.h"
+#include "codec/kernels/block_codes-inl.h"
+#include "codec/kernels/block_coding-inl.h"
 #include "codec/kernels/block_reference.h"
 #include "codec/kernels/combine_args.h"
 #include "codec/kernels/finish-inl.h"
-#include "codec/kernels/passes.h"
 #include "hwy/highway.h"
 
 #if HWY_TARGET != HWY_SCALAR  // the reference serves there
@@ -20,181 +25,282 @@ HWY_BEFORE_NAMESPACE();
 namespace tersum {
 namespace HWY_NAMESPACE {
 
-// The inputs of a pass, for one block.
-struct BlockInputs {
-  const std::byte* codes[kWiresPerPass];
-  float scales[kWiresPerPass];
-  size_t wire_count;
-  size_t before;         // wires that come before own, or all if there is no own
-  const std::byte* own;  // null: none
-  const float* carry;    // null: none
-};
-
-enum class PassOutput {
-  kTile,           // a partial sum, as it is
-  kTileAndMaxima,  // the result, to be encoded
-  kValues,         // the result itself
-};
-
+// Terms: what is added up, by runs of 32 values of one block after the other.
 template <int kBits>
-HWY_INLINE BlockInputs block_inputs(const BlockFormat& format, const PassInputs& in, size_t count,
-                                    size_t index, size_t value_bytes, const float* carry) {
-  BlockInputs block;
-  const size_t codes_at = code_offset(format, count, index);
-  for (size_t w = 0; w < in.wire_count; ++w) {
-    block.codes[w] = in.wires[w] + codes_at;
-    block.scales[w] = load_scale(in.wires[w] + index * kScaleBytes);
+class WireTerm {
+ public:
+  HWY_INLINE WireTerm(const std::byte* scales, const std::byte* codes)
+      : scales_(scales), codes_(codes) {}
+  HWY_INLINE void begin_block(size_t index, size_t block) {
+    scale_.set(load_scale(scales_ + index * kScaleBytes));
+    block_codes_ = codes_ + index * block * kBits / 8;
   }
-  block.wire_count = in.wire_count;
-  block.before = in.own != nullptr ? in.own_index : in.wire_count;
-  block.own = in.own != nullptr ? in.own + index * format.block * value_bytes : nullptr;
-  block.carry = carry;
-  return block;
-}
+  HWY_INLINE void load(size_t at, VF (&run)[kRunVectors]) const {
+    load_values<kBits>(block_codes_ + at * kBits / 8, scale_, run);
+  }
 
-template <int kBits, bool kFirst>
-HWY_INLINE void add_wire(const BlockInputs& in, size_t w, size_t i, VF (&sum)[kRunVectors]) {
-  VF run[kRunVectors];
-  load_codes<kBits>(in.codes[w] + i * kBits / 8, run);
-  const auto scale = hn::Set(DF(), in.scales[w]);
-  for (size_t v = 0; v < kRunVectors; ++v) {
-    const auto value = hn::Mul(run[v], scale);
-    sum[v] = kFirst ? value : hn::Add(sum[v], value);
-  }
-}
+ private:
+  const std::byte* scales_;
+  const std::byte* codes_;
+  const std::byte* block_codes_ = nullptr;
+  RunScale<kBits> scale_;
+};
 
-template <class Format, bool kFirst>
-HWY_INLINE void add_values(const std::byte* from, size_t i, VF (&sum)[kRunVectors]) {
-  for (size_t v = 0; v < kRunVectors; ++v) {
-    const auto value = Format::load(from + (i + v * kLanes) * Format::kBytes);
-    sum[v] = kFirst ? value : hn::Add(sum[v], value);
+template <class Format>
+class ValuesTerm {
+ public:
+  HWY_INLINE explicit ValuesTerm(const std::byte* values) : values_(values) {}
+  HWY_INLINE void begin_block(size_t index, size_t block) {
+    block_values_ = values_ + index * block * Format::kBytes;
   }
-}
-
-// The sum of the 32 values from `i` on. kPair: one wire, own, no carry; the usual case of two ranks
-// and of every hop of a ring. Both orders of two terms give the same bits.
-template <int kBits, class Format, bool kPair>
-HWY_INLINE void sum_run(const BlockInputs& in, size_t i, VF (&sum)[kRunVectors]) {
-  if constexpr (kPair) {
-    add_wire<kBits, true>(in, 0, i, sum);
-    add_values<Format, false>(in.own, i, sum);
-    return;
-  }
-  size_t w = 0;
-  bool own_pending = in.own != nullptr;
-  if (in.carry != nullptr) {
-    add_values<Float32Format, true>(reinterpret_cast<const std::byte*>(in.carry), i, sum);
-  } else if (own_pending && in.before == 0) {
-    add_values<Format, true>(in.own, i, sum);
-    own_pending = false;
-  } else {
-    add_wire<kBits, true>(in, w++, i, sum);
-  }
-  for (; w < in.before; ++w) add_wire<kBits, false>(in, w, i, sum);
-  if (own_pending) add_values<Format, false>(in.own, i, sum);
-  for (; w < in.wire_count; ++w) add_wire<kBits, false>(in, w, i, sum);
-}
-
-// One block of one pass. `maxima`: where its partial maxima go; `values`: where its result goes.
-template <int kBits, class Format, bool kPair, PassOutput kOutput>
-HWY_INLINE void sum_block(const BlockInputs& in, size_t block, const VectorFinish& finish,
-                          float* tile, int32_t* maxima, std::byte* values) {
-  auto maximum = hn::Zero(DI());
-  for (size_t i = 0; i < block; i += kNibbleGroup) {
-    VF sum[kRunVectors];
-    sum_run<kBits, Format, kPair>(in, i, sum);
-    if constexpr (kOutput != PassOutput::kTile) finish.apply(sum);
+  HWY_INLINE void load(size_t at, VF (&run)[kRunVectors]) const {
     for (size_t v = 0; v < kRunVectors; ++v) {
-      if constexpr (kOutput == PassOutput::kValues) {
-        Format::store(sum[v], values + (i + v * kLanes) * Format::kBytes);
+      run[v] = Format::load(block_values_ + (at + v * kLanes) * Format::kBytes);
+    }
+  }
+
+ private:
+  const std::byte* values_;
+  const std::byte* block_values_ = nullptr;
+};
+
+// Sinks: where a sum goes. A partial one to the tile, as it is.
+class TileSink {
+ public:
+  HWY_INLINE explicit TileSink(float* tile) : tile_(tile) {}
+  HWY_INLINE void begin_block(size_t index, size_t block) { block_tile_ = tile_ + index * block; }
+  HWY_INLINE void put(size_t at, VF (&run)[kRunVectors]) {
+    for (size_t v = 0; v < kRunVectors; ++v) {
+      hn::Store(run[v], DF(), block_tile_ + at + v * kLanes);
+    }
+  }
+  HWY_INLINE void end_block(size_t, size_t) {}
+
+ private:
+  float* tile_;
+  float* block_tile_ = nullptr;
+};
+
+// The result to the tile, from where it will be encoded.
+class MaximaSink {
+ public:
+  HWY_INLINE MaximaSink(float* tile, int32_t* maxima, const VectorFinish& finish)
+      : tile_(tile), maxima_(maxima), finish_(finish) {}
+  HWY_INLINE void begin_block(size_t index, size_t block) {
+    tile_.begin_block(index, block);
+    maximum_ = hn::Zero(DI());
+  }
+  HWY_INLINE void put(size_t at, VF (&run)[kRunVectors]) {
+    finish_.apply(run);
+    tile_.put(at, run);
+    for (const auto& value : run) maximum_ = hn::Max(maximum_, magnitude_bits(value));
+  }
+  HWY_INLINE void end_block(size_t index, size_t) {
+    hn::Store(maximum_, DI(), maxima_ + index * kLanes);
+  }
+
+ private:
+  TileSink tile_;
+  int32_t* maxima_;
+  VectorFinish finish_;
+  VI maximum_;
+};
+
+// Makes NaN canonical.
+template <class Format>
+HWY_NOINLINE void clean_values(size_t count, std::byte* values) {
+  for (size_t i = 0; i < count; i += kLanes) {
+    std::byte* const at = values + i * Format::kBytes;
+    Format::store(Format::load(at), at);
+  }
+}
+
+// The result as values.
+template <class Format>
+class ValuesSink {
+ public:
+  HWY_INLINE ValuesSink(std::byte* values, const VectorFinish& finish)
+      : values_(values), finish_(finish) {}
+  HWY_INLINE void begin_block(size_t index, size_t block) {
+    block_values_ = values_ + index * block * Format::kBytes;
+    nan_ = NanWatch();
+  }
+  HWY_INLINE void put(size_t at, VF (&run)[kRunVectors]) {
+    finish_.apply(run);
+    std::byte* const to = block_values_ + at * Format::kBytes;
+    if constexpr (kWatched) {
+      for (size_t v = 0; v < kRunVectors; v += 2) nan_.watch(run[v], run[v + 1]);
+    }
+    for (size_t v = 0; v < kRunVectors; ++v) {
+      if constexpr (kWatched) {
+        Format::store_clean(run[v], to + v * kLanes * Format::kBytes);
       } else {
-        hn::Store(sum[v], DF(), tile + i + v * kLanes);
-      }
-      if constexpr (kOutput == PassOutput::kTileAndMaxima) {
-        maximum = hn::Max(maximum, magnitude_bits(sum[v]));
+        Format::store(run[v], to + v * kLanes * Format::kBytes);
       }
     }
   }
-  if constexpr (kOutput == PassOutput::kTileAndMaxima) hn::Store(maximum, DI(), maxima);
+  HWY_INLINE void end_block(size_t, size_t block) {
+    if constexpr (kWatched) {
+      if (HWY_UNLIKELY(nan_.seen())) clean_values<Format>(block, block_values_);
+    }
+  }
+
+ private:
+  // A NaN is so rare that a block is looked at once, and gone through again if there is one.
+  static constexpr bool kWatched = Format::kBytes == 4;
+
+  std::byte* values_;
+  std::byte* block_values_ = nullptr;
+  VectorFinish finish_;
+  NanWatch nan_;
+};
+
+template <class Term>
+HWY_INLINE void add_term(const Term& term, size_t at, VF (&sum)[kRunVectors]) {
+  VF run[kRunVectors];
+  term.load(at, run);
+  for (size_t v = 0; v < kRunVectors; ++v) sum[v] = hn::Add(sum[v], run[v]);
 }
 
-// Blocks first..first+blocks-1 of one pass.
-template <int kBits, class Format, bool kPair, PassOutput kOutput>
-HWY_INLINE void sum_group(const BlockFormat& format, const PassInputs& in, const CombineArgs& args,
-                          size_t first, size_t blocks, float* tile, GroupScales& group) {
-  const VectorFinish finish(args.finish);
+// The sum of the terms, in their order, over `blocks` whole blocks.
+template <class Sink, class First, class... Rest>
+HWY_NOINLINE void add_terms(size_t block, size_t blocks, Sink sink, First first, Rest... rest) {
   for (size_t b = 0; b < blocks; ++b) {
-    float* const block_tile = tile + b * format.block;
-    const auto block = block_inputs<kBits>(format, in, args.count, first + b, Format::kBytes,
-                                           in.carries ? block_tile : nullptr);
-    auto* const values =
-        static_cast<std::byte*>(args.values_out) + (first + b) * format.block * Format::kBytes;
-    sum_block<kBits, Format, kPair, kOutput>(block, format.block, finish, block_tile,
-                                             group.maxima + b * kLanes, values);
+    first.begin_block(b, block);
+    (rest.begin_block(b, block), ...);
+    sink.begin_block(b, block);
+    for (size_t i = 0; i < block; i += kNibbleGroup) {
+      VF sum[kRunVectors];
+      first.load(i, sum);
+      (add_term(rest, i, sum), ...);
+      sink.put(i, sum);
+    }
+    sink.end_block(b, block);
   }
-  if constexpr (kOutput == PassOutput::kTileAndMaxima) {
-    for (size_t b = blocks; b < kGroupBlocks; ++b) {
-      hn::Store(hn::Zero(DI()), DI(), group.maxima + b * kLanes);
+}
+
+// Blocks first..first+blocks-1 of a combine, and the tile that they are summed in.
+template <int kBits, class Format>
+class GroupSum {
+ public:
+  HWY_INLINE GroupSum(const BlockFormat& format, const CombineArgs& args, size_t first,
+                      size_t blocks, float* tile)
+      : format_(format), args_(args), first_(first), blocks_(blocks), tile_(tile) {}
+
+  // The whole sum to `sink`, in the order of the contributions.
+  template <class Sink>
+  HWY_INLINE void to(const Sink& sink) const {
+    // Own comes first or, which gives the same bits, second: one pass takes it and what follows.
+    const bool own_leads = args_.own != nullptr && args_.own_index <= 1;
+    const bool own_pends = args_.own != nullptr && !own_leads;
+    const size_t before = own_pends ? args_.own_index : args_.wire_count;
+    if (own_leads) {
+      add_wires(own(), 0, before, own_pends, sink);
+    } else {
+      add_wires(wire(0), 1, before, own_pends, sink);
+    }
+    if (!own_pends) return;
+    const bool last = before == args_.wire_count;
+    if (last) return add_terms(format_.block, blocks_, sink, carry(), own());
+    add_terms(format_.block, blocks_, TileSink(tile_), carry(), own());
+    add_wires(carry(), before, args_.wire_count, false, sink);
+  }
+
+ private:
+  // One a pass leaves the tile's way in and out of L1 exposed; three gain nothing over two.
+  static constexpr size_t kWiresAtOnce = 2;
+
+  HWY_INLINE ValuesTerm<Format> own() const {
+    return ValuesTerm<Format>(static_cast<const std::byte*>(args_.own) +
+                              first_ * format_.block * Format::kBytes);
+  }
+  HWY_INLINE ValuesTerm<Float32Format> carry() const {
+    return ValuesTerm<Float32Format>(reinterpret_cast<const std::byte*>(tile_));
+  }
+  HWY_INLINE WireTerm<kBits> wire(size_t index) const {
+    const std::byte* const from = args_.wires[index];
+    return WireTerm<kBits>(from + first_ * kScaleBytes,
+                           from + code_offset(format_, args_.count, first_));
+  }
+  // first + wires begin..end-1, to the tile if more follows.
+  template <class First, class Sink>
+  HWY_INLINE void add_wires(const First& first, size_t begin, size_t end, bool more,
+                            const Sink& sink) const {
+    if (end - begin > kWiresAtOnce || more) {
+      begin += add_pass(first, begin, end, TileSink(tile_));
+      while (end - begin > kWiresAtOnce || (more && begin < end)) {
+        begin += add_pass(carry(), begin, end, TileSink(tile_));
+      }
+      if (!more) add_pass(carry(), begin, end, sink);
+    } else {
+      add_pass(first, begin, end, sink);
     }
   }
-}
-
-// All passes but the last, which is returned; the sum so far is then in `tile`.
-template <int kBits, class Format>
-HWY_NOINLINE PassInputs sum_early_passes(const BlockFormat& format, const CombineArgs& args,
-                                         size_t first, size_t blocks, float* tile,
-                                         GroupScales& group) {
-  PassInputs pass = make_pass(args, 0);
-  for (size_t done = 0; !pass.last; pass = make_pass(args, done)) {
-    sum_group<kBits, Format, false, PassOutput::kTile>(format, pass, args, first, blocks, tile,
-                                                       group);
-    done += pass.wire_count;
+  // As many as one pass takes. Returns how many.
+  template <class First, class Sink>
+  HWY_INLINE size_t add_pass(const First& first, size_t begin, size_t end, const Sink& sink) const {
+    const size_t block = format_.block;
+    switch (end - begin) {
+      case 0:
+        add_terms(block, blocks_, sink, first);
+        return 0;
+      case 1:
+        add_terms(block, blocks_, sink, first, wire(begin));
+        return 1;
+      default:
+        add_terms(block, blocks_, sink, first, wire(begin), wire(begin + 1));
+        return 2;
+    }
   }
-  return pass;
-}
+
+  const BlockFormat& format_;
+  const CombineArgs& args_;
+  size_t first_;
+  size_t blocks_;
+  float* tile_;
+};
 
 template <int kBits, class Format>
-HWY_INLINE void encode_result(const BlockFormat& format, const CombineArgs& args, size_t first,
-                              size_t blocks, const float* tile, GroupScales& group) {
-  std::byte* const scales = args.wire_out + first * kScaleBytes;
-  std::byte* const codes = args.wire_out + code_offset(format, args.count, first);
-  if (args.values_out == nullptr) {
-    encode_group<kBits>(format, tile, blocks, group, NoValues(), scales, codes);
-  } else {
-    auto* const values = static_cast<std::byte*>(args.values_out);
-    const ValuesOut<Format> out{values + first * format.block * Format::kBytes};
-    encode_group<kBits>(format, tile, blocks, group, out, scales, codes);
-  }
-}
-
-template <int kBits, class Format, bool kPair>
-HWY_INLINE void combine_groups(const BlockFormat& format, const CombineArgs& args) {
-  GroupScales group;
+HWY_INLINE void combine_to_values(const BlockFormat& format, const CombineArgs& args) {
   HWY_ALIGN float tile[kGroupValues];
+  const VectorFinish finish(args.finish);
   const size_t whole = args.count / format.block;
   const size_t step = group_blocks(format);
   for (size_t b = 0; b < whole; b += step) {
-    const size_t blocks = std::min(step, whole - b);
-    const PassInputs last = sum_early_passes<kBits, Format>(format, args, b, blocks, tile, group);
-    if (args.wire_out == nullptr) {
-      sum_group<kBits, Format, kPair, PassOutput::kValues>(format, last, args, b, blocks, tile,
-                                                           group);
-    } else {
-      sum_group<kBits, Format, kPair, PassOutput::kTileAndMaxima>(format, last, args, b, blocks,
-                                                                  tile, group);
-      encode_result<kBits, Format>(format, args, b, blocks, tile, group);
-    }
+    const GroupSum<kBits, Format> sum(format, args, b, std::min(step, whole - b), tile);
+    sum.to(ValuesSink<Format>(
+        static_cast<std::byte*>(args.values_out) + b * format.block * Format::kBytes, finish));
   }
+}
+
+template <int kBits, class Format>
+HWY_INLINE void combine_to_wire(const BlockFormat& format, const CombineArgs& args) {
+  const VectorFinish finish(args.finish);
+  const size_t whole = args.count / format.block;
+  const size_t step = group_blocks(format);
+  GroupEncoder<kBits, Format> encoder(format, args.count, args.wire_out,
+                                      static_cast<std::byte*>(args.values_out));
+  for (size_t b = 0; b < whole; b += step) {
+    Group& group = encoder.next();
+    group.first = b;
+    group.blocks = std::min(step, whole - b);
+    group.values = group.tile;
+    const GroupSum<kBits, Format> sum(format, args, b, group.blocks, group.tile);
+    sum.to(MaximaSink(group.tile, group.scales.maxima, finish));
+    clear_maxima(group.blocks, group.scales);
+    encoder.push();
+  }
+  encoder.finish();
 }
 
 template <int kBits, class Format>
 HWY_NOINLINE void combine_slice(const BlockFormat& format, const CombineArgs& args) {
-  const size_t whole = args.count / format.block;
-  if (args.wire_count == 1 && args.own != nullptr) {
-    combine_groups<kBits, Format, true>(format, args);
+  if (args.wire_out == nullptr) {
+    combine_to_values<kBits, Format>(format, args);
   } else {
-    combine_groups<kBits, Format, false>(format, args);
+    combine_to_wire<kBits, Format>(format, args);
   }
+  const size_t whole = args.count / format.block;
   if (whole * format.block < args.count) combine_slice_block(format, args, whole);
 }
 

@@ -9,6 +9,7 @@
 
 #include "codec/kernels/block_format.h"
 #include "codec/kernels/combine_args.h"
+#include "codec/kernels/dispatch.h"
 
 namespace tersum {
 
@@ -18,9 +19,16 @@ struct BlockKernels {
   void (*combine)(const BlockFormat& format, const CombineArgs& args);
 };
 
+// Each width of codes is compiled by itself. `target`: one of available_targets().
+const BlockKernels& int8_kernels_of(int64_t target);
+const BlockKernels& int4_kernels_of(int64_t target);
+
+inline const BlockKernels& block_kernels_of(const BlockFormat& format, int64_t target) {
+  return format.bits == 8 ? int8_kernels_of(target) : int4_kernels_of(target);
+}
 // Those of active_target().
-const BlockKernels& block_kernels();
-// Those of `target`, one of available_targets().
-const BlockKernels& block_kernels_of(int64_t target);
+inline const BlockKernels& block_kernels(const BlockFormat& format) {
+  return block_kernels_of(format, active_target());
+}
 
 }  // namespace tersum

@@ -220,6 +220,19 @@ HWY_NOINLINE void combine_dense(const DenseFormat& format, const CombineArgs& ar
   if (end < args.count) reference_combine_from(format, args, end);
 }
 
+template <class Wire, class Value>
+void combine_op(const DenseFormat& format, const CombineArgs& args) {
+  switch (args.finish.op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kAverage:
+      return combine_dense<Wire, Value, SumOp>(format, args);
+    case ReduceOp::kMax:
+      return combine_dense<Wire, Value, ExtremeOp<true>>(format, args);
+    case ReduceOp::kMin:
+      return combine_dense<Wire, Value, ExtremeOp<false>>(format, args);
+  }
+}
+
 // `To` from `From`: both directions of a wire that differs from the values.
 template <class From, class To>
 HWY_INLINE size_t convert_runs(const std::byte* from, size_t count, std::byte* to) {

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/check.h"
+
 namespace tersum {
 
 // The obvious scalar code of the *_reference.cc files; one past what Highway can name.
@@ -29,6 +31,21 @@ void unforce_target();
 
 // Where `target` stands in an array of HWY_CHOOSE_TARGET_LIST(...), HWY_CHOOSE_FALLBACK(...).
 size_t table_index(int64_t target);
+
+// The table of kernels of one instruction set; null where the reference serves.
+template <class Kernels>
+using TableFunction = const Kernels* (*)();
+
+// The kernels for `target`, one of available_targets(), among `tables` in the order that
+// table_index() knows.
+template <class Kernels, size_t kTables>
+const Kernels& table_of(int64_t target, const TableFunction<Kernels> (&tables)[kTables],
+                        const Kernels& reference) {
+  if (target == kReferenceTarget) return reference;
+  const TableFunction<Kernels> table = tables[table_index(target)];
+  TERSUM_CHECK(table != nullptr && table() != nullptr);
+  return *table();
+}
 
 // Highway's name in lower case, "scalar" for kReferenceTarget.
 std::string_view target_name(int64_t target);

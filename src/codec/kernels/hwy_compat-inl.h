@@ -30,39 +30,126 @@ using VU = hn::Vec<DU>;
 using VI = hn::Vec<DI>;
 inline constexpr size_t kLanes = hn::MaxLanes(DF());
 
-// Stores the low bytes of the 4 * kLanes integers of a, b, c, d in this order; each must fit an
-// int8. One store for four vectors: the packs work inside 128-bit parts, so that on wider vectors
-// 32-bit units arrive transposed (part-major instead of vector-major) and one permutation sets them
-// right.
-HWY_INLINE void store_bytes(VI a, VI b, VI c, VI d, int8_t* HWY_RESTRICT to) {
-  const DI di;
+// The integers nearest to values that are known to fit, ties to even. Highway's own also handles
+// those that do not, at four instructions a vector.
+HWY_INLINE VI nearest_int(VF value) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  return VI{_mm512_cvtps_epi32(value.raw)};
+#elif HWY_TARGET == HWY_AVX2
+  return VI{_mm256_cvtps_epi32(value.raw)};
+#elif HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SSSE3
+  return VI{_mm_cvtps_epi32(value.raw)};
+#else
+  return hn::NearestInt(value);
+#endif
+}
+
+// True where one instruction looks up 16 floats.
+#define TERSUM_HAS_LOOKUP16 (HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL)
+
+#if TERSUM_HAS_LOOKUP16
+// table[index % 16], lane by lane.
+HWY_INLINE VF lookup16(VF table, VI index) {
+  return VF{_mm512_permutexvar_ps(index.raw, table.raw)};
+}
+#endif
+
+// 4 * kLanes integers that each fit an int8, as one vector of bytes and back in memory in the order
+// a, b, c, d: one store for four vectors. The packs of x86 work inside 128-bit parts, so that on
+// wider vectors 32-bit units arrive transposed (part-major instead of vector-major); one
+// permutation when storing sets them right.
 #if TERSUM_X86_TARGET
+using PackedBytes = hn::Vec<hn::Repartition<int8_t, DI>>;
+
+HWY_INLINE PackedBytes pack_bytes(const VI (&v)[4]) {
   const hn::Repartition<int16_t, DI> dw;
-  const auto ab = hn::ReorderDemote2To(dw, a, b);
-  const auto cd = hn::ReorderDemote2To(dw, c, d);
+  const auto ab = hn::ReorderDemote2To(dw, v[0], v[1]);
+  const auto cd = hn::ReorderDemote2To(dw, v[2], v[3]);
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  return PackedBytes{_mm512_packs_epi16(ab.raw, cd.raw)};
+#elif HWY_TARGET == HWY_AVX2
+  return PackedBytes{_mm256_packs_epi16(ab.raw, cd.raw)};
+#else
+  return PackedBytes{_mm_packs_epi16(ab.raw, cd.raw)};
+#endif
+}
+
+HWY_INLINE void store_packed(PackedBytes packed, int8_t* HWY_RESTRICT to) {
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
   alignas(64) static constexpr int32_t kOrder[16] = {0, 4, 8,  12, 1, 5, 9,  13,
                                                      2, 6, 10, 14, 3, 7, 11, 15};
-  const __m512i packed = _mm512_packs_epi16(ab.raw, cd.raw);
-  _mm512_storeu_si512(to, _mm512_permutexvar_epi32(_mm512_load_si512(kOrder), packed));
+  _mm512_storeu_si512(to, _mm512_permutexvar_epi32(_mm512_load_si512(kOrder), packed.raw));
 #elif HWY_TARGET == HWY_AVX2
   alignas(32) static constexpr int32_t kOrder[8] = {0, 4, 1, 5, 2, 6, 3, 7};
-  const __m256i packed = _mm256_packs_epi16(ab.raw, cd.raw);
   const __m256i order = _mm256_load_si256(reinterpret_cast<const __m256i*>(kOrder));
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_permutevar8x32_epi32(packed, order));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
+                      _mm256_permutevar8x32_epi32(packed.raw, order));
 #else
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm_packs_epi16(ab.raw, cd.raw));
-#endif
-  (void)di;
-#else
-  const hn::Rebind<int8_t, DI> db;
-  hn::StoreU(hn::DemoteTo(db, a), db, to);
-  hn::StoreU(hn::DemoteTo(db, b), db, to + kLanes);
-  hn::StoreU(hn::DemoteTo(db, c), db, to + 2 * kLanes);
-  hn::StoreU(hn::DemoteTo(db, d), db, to + 3 * kLanes);
-  (void)di;
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), packed.raw);
 #endif
 }
+
+HWY_INLINE void store_bytes(const VI (&codes)[4], int8_t* HWY_RESTRICT to) {
+  store_packed(pack_bytes(codes), to);
+}
+
+// Bytes whose low nibbles are those of `low` and whose high ones are the low ones of `high`.
+HWY_INLINE void store_nibbles(const VI (&low)[4], const VI (&high)[4], int8_t* HWY_RESTRICT to) {
+  const hn::Repartition<int8_t, DI> db;
+  const hn::Repartition<uint16_t, DI> dw;
+  // Nothing shifts bytes; what 16-bit lanes shift across is masked away.
+  const auto shifted = hn::BitCast(db, hn::ShiftLeft<4>(hn::BitCast(dw, pack_bytes(high))));
+  const auto mask = hn::Set(db, 0x0f);
+  store_packed(hn::Or(hn::AndNot(mask, shifted), hn::And(mask, pack_bytes(low))), to);
+}
+#else
+HWY_INLINE void store_bytes(const VI (&codes)[4], int8_t* HWY_RESTRICT to) {
+  const hn::Rebind<int8_t, DI> db;
+  for (size_t i = 0; i < 4; ++i) hn::StoreU(hn::DemoteTo(db, codes[i]), db, to + i * kLanes);
+}
+
+HWY_INLINE void store_nibbles(const VI (&low)[4], const VI (&high)[4], int8_t* HWY_RESTRICT to) {
+  VI both[4];
+  for (size_t i = 0; i < 4; ++i) {
+    both[i] = hn::Or(hn::ShiftLeft<4>(high[i]), hn::And(low[i], hn::Set(DI(), 0x0f)));
+  }
+  store_bytes(both, to);
+}
+#endif
+
+// Notices NaN among the vectors that it is shown, two at a time: half a comparison each.
+class NanWatch {
+ public:
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  // A comparison under a mask is an And, so that the masks need no instruction of their own.
+  HWY_INLINE void watch(VF a, VF b) {
+    ordered_ = _mm512_mask_cmp_ps_mask(ordered_, a.raw, b.raw, _CMP_ORD_Q);
+  }
+  [[nodiscard]] HWY_INLINE bool seen() const { return ordered_ != 0xffff; }
+
+ private:
+  __mmask16 ordered_ = 0xffff;
+#else
+  HWY_INLINE NanWatch() : unordered_(hn::Zero(DF())) {}
+  HWY_INLINE void watch(VF a, VF b) { unordered_ = hn::Or(unordered_, unordered(a, b)); }
+  [[nodiscard]] HWY_INLINE bool seen() const {
+    return !hn::AllFalse(DF(), hn::MaskFromVec(unordered_));
+  }
+
+ private:
+  static HWY_INLINE VF unordered(VF a, VF b) {
+#if HWY_TARGET == HWY_AVX2
+    return VF{_mm256_cmp_ps(a.raw, b.raw, _CMP_UNORD_Q)};
+#elif HWY_TARGET == HWY_SSE4 || HWY_TARGET == HWY_SSSE3
+    return VF{_mm_cmpunord_ps(a.raw, b.raw)};
+#else
+    return hn::VecFromMask(DF(), hn::Or(hn::IsNaN(a), hn::IsNaN(b)));
+#endif
+  }
+
+  VF unordered_;
+#endif
+};
 
 // The low 16 bits of the integers of a (then of b), each at most 0xffff.
 HWY_INLINE void store_words(VU a, uint16_t* HWY_RESTRICT to) {

@@ -35,20 +35,26 @@ TEST(Isa, EveryAvailableOneCanBeForcedAndIsThenUsed) {
   const std::vector<std::string> names = available_isas();
   ASSERT_FALSE(names.empty());
   EXPECT_EQ(names.back(), "scalar");
-  std::vector<const BlockKernels*> block_tables;
-  std::vector<const DenseKernels*> dense_tables;
+  std::vector<const BlockKernels*> int8_tables;
+  std::vector<const BlockKernels*> int4_tables;
+  std::vector<const DenseKernels*> float_tables;
+  std::vector<const DenseKernels*> plain_tables;
   for (const std::string& name : names) {
     ASSERT_TRUE(force_isa(name).ok()) << name;
     EXPECT_EQ(active_isa(), name);
     // Different code, not just a different name.
-    block_tables.push_back(&block_kernels());
-    dense_tables.push_back(&dense_kernels());
+    int8_tables.push_back(&int8_kernels_of(active_target()));
+    int4_tables.push_back(&int4_kernels_of(active_target()));
+    float_tables.push_back(&dense_float_kernels_of(active_target()));
+    plain_tables.push_back(&dense_plain_kernels_of(active_target()));
   }
   for (size_t i = 0; i < names.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
-      EXPECT_NE(block_tables[i], block_tables[j]) << names[i] << " runs " << names[j];
-      EXPECT_NE(block_tables[i]->combine, block_tables[j]->combine);
-      EXPECT_NE(dense_tables[i]->combine, dense_tables[j]->combine);
+      EXPECT_NE(int8_tables[i], int8_tables[j]) << names[i] << " runs " << names[j];
+      EXPECT_NE(int8_tables[i]->combine, int8_tables[j]->combine);
+      EXPECT_NE(int4_tables[i]->combine, int4_tables[j]->combine);
+      EXPECT_NE(float_tables[i]->combine, float_tables[j]->combine);
+      EXPECT_NE(plain_tables[i]->combine, plain_tables[j]->combine);
     }
   }
   ASSERT_TRUE(force_isa("").ok());

@@ -1,11 +1,10 @@
-#include "codec/kernels/dense_kernels.h"
-
 #include "base/check.h"
+#include "codec/kernels/dense_kernels.h"
 #include "codec/kernels/dense_reference.h"
 #include "codec/kernels/dispatch.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "codec/kernels/dense_kernels.cc"
+#define HWY_TARGET_INCLUDE "codec/kernels/dense_float_kernels.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // Must come after foreach_target.h.
 #include "codec/kernels/dense_kernels-inl.h"
@@ -16,7 +15,7 @@ namespace tersum {
 namespace HWY_NAMESPACE {
 
 #if HWY_TARGET == HWY_SCALAR
-const DenseKernels* dense_table() { return nullptr; }
+const DenseKernels* dense_float_table() { return nullptr; }
 #else
 
 using Float32Vectors = FloatVectors<Float32Format>;
@@ -25,27 +24,7 @@ using Float16Vectors = FloatVectors<Float16Format>;
 template <class Limits>
 using Bf16WireVectors = FloatVectors<Bf16WireFormat<Limits> >;
 
-template <class Wire, class Value>
-void combine_op(const DenseFormat& format, const CombineArgs& args) {
-  switch (args.finish.op) {
-    case ReduceOp::kSum:
-    case ReduceOp::kAverage:
-      return combine_dense<Wire, Value, SumOp>(format, args);
-    case ReduceOp::kMax:
-      return combine_dense<Wire, Value, ExtremeOp<true> >(format, args);
-    case ReduceOp::kMin:
-      return combine_dense<Wire, Value, ExtremeOp<false> >(format, args);
-  }
-}
-
-template <typename T>
-void combine_plain(const DenseFormat& format, const CombineArgs& args) {
-  // No vector instruction divides integers.
-  if (std::is_integral_v<T> && args.finish.divides()) return reference_combine(format, args);
-  combine_op<PlainVectors<T>, PlainVectors<T> >(format, args);
-}
-
-void combine(const DenseFormat& format, const CombineArgs& args) {
+void combine_float(const DenseFormat& format, const CombineArgs& args) {
   if (format.wire == DenseWire::kBFloat16) {
     return format.type == DataType::kFloat16
                ? combine_dense<Bf16WireVectors<Bf16WireOfFloat16>, Float16Vectors, SumOp>(format,
@@ -60,18 +39,12 @@ void combine(const DenseFormat& format, const CombineArgs& args) {
       return combine_op<BFloat16Vectors, BFloat16Vectors>(format, args);
     case DataType::kFloat16:
       return combine_op<Float16Vectors, Float16Vectors>(format, args);
-    case DataType::kFloat64:
-      return combine_plain<double>(format, args);
-    case DataType::kInt32:
-      return combine_plain<int32_t>(format, args);
-    case DataType::kInt64:
-      return combine_plain<int64_t>(format, args);
-    case DataType::kUint8:
-      return combine_plain<uint8_t>(format, args);
+    default:
+      TERSUM_CHECK(false);
   }
 }
 
-void encode(const DenseFormat& format, const void* values, size_t count, std::byte* wire) {
+void encode_float(const DenseFormat& format, const void* values, size_t count, std::byte* wire) {
   const auto* const from = static_cast<const std::byte*>(values);
   size_t done = 0;
   if (format.wire == DenseWire::kBFloat16) {
@@ -84,7 +57,7 @@ void encode(const DenseFormat& format, const void* values, size_t count, std::by
                    wire + dense_wire_bytes(format, done));
 }
 
-void decode(const DenseFormat& format, const std::byte* wire, size_t count, void* values) {
+void decode_float(const DenseFormat& format, const std::byte* wire, size_t count, void* values) {
   auto* const to = static_cast<std::byte*>(values);
   size_t done = 0;
   if (format.wire == DenseWire::kBFloat16) {
@@ -96,8 +69,8 @@ void decode(const DenseFormat& format, const std::byte* wire, size_t count, void
                    to + done * element_bytes(format.type));
 }
 
-const DenseKernels* dense_table() {
-  static constexpr DenseKernels kTable = {encode, decode, combine};
+const DenseKernels* dense_float_table() {
+  static constexpr DenseKernels kTable = {encode_float, decode_float, combine_float};
   return &kTable;
 }
 #endif  // HWY_TARGET
@@ -108,24 +81,14 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace tersum {
-namespace {
 
-constexpr DenseKernels kReference = {reference_encode, reference_decode, reference_combine};
-
-using TableFunction = const DenseKernels* (*)();
-constexpr TableFunction kTables[] = {HWY_CHOOSE_TARGET_LIST(dense_table),
-                                     HWY_CHOOSE_FALLBACK(dense_table)};
-
-}  // namespace
-
-const DenseKernels& dense_kernels_of(int64_t target) {
-  if (target == kReferenceTarget) return kReference;
-  const TableFunction table = kTables[table_index(target)];
-  TERSUM_CHECK(table != nullptr && table() != nullptr);
-  return *table();
+const DenseKernels& dense_float_kernels_of(int64_t target) {
+  static constexpr DenseKernels kReference = {reference_encode, reference_decode,
+                                              reference_combine};
+  static constexpr TableFunction<DenseKernels> kTables[] = {
+      HWY_CHOOSE_TARGET_LIST(dense_float_table), HWY_CHOOSE_FALLBACK(dense_float_table)};
+  return table_of(target, kTables, kReference);
 }
-
-const DenseKernels& dense_kernels() { return dense_kernels_of(active_target()); }
 
 }  // namespace tersum
 #endif  // HWY_ONCE

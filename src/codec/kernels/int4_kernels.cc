@@ -1,0 +1,32 @@
+#include "codec/kernels/block_kernels.h"
+#include "codec/kernels/block_reference.h"
+#include "codec/kernels/dispatch.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "codec/kernels/int4_kernels.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+// Must come after foreach_target.h.
+#include "codec/kernels/block_tables-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tersum {
+namespace HWY_NAMESPACE {
+const BlockKernels* int4_table() { return block_table<4>(); }
+}  // namespace HWY_NAMESPACE
+}  // namespace tersum
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tersum {
+
+const BlockKernels& int4_kernels_of(int64_t target) {
+  static constexpr BlockKernels kReference = {reference_encode, reference_decode,
+                                              reference_combine};
+  static constexpr TableFunction<BlockKernels> kTables[] = {HWY_CHOOSE_TARGET_LIST(int4_table),
+                                                            HWY_CHOOSE_FALLBACK(int4_table)};
+  return table_of(target, kTables, kReference);
+}
+
+}  // namespace tersum
+#endif  // HWY_ONCE
