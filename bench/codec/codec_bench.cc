@@ -1,117 +1,39 @@
 // Codec kernels against memcpy, on one core, with the data in L2.
 //
 //   codec_bench [--isa NAME] [--rounds N] [--values N] [--codec SPEC]... [--check] [--json FILE]
+//   codec_bench --cores N …
 //
 // Every round times memcpy and each kernel once, a few tens of microseconds each, so that whatever
 // else the machine does hits all alike; what is printed is the median over the rounds of
 // time(memcpy) / time(kernel), both for the same bytes of float32. --check fails below the floors
 // that docs/performance.md states for int8/128. Real (normal) data: zeros flatter a quantizer.
-#include <algorithm>
+//
+// --cores runs each kernel on one core and on N at once, on data of their own, and prints how many
+// times the throughput of one all have, as a multiple of what memcpy gains by the same.
 #include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <functional>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "codec/codec.h"
 #include "codec/force_isa.h"
-#include "platform/system_clock.h"
+#include "core_scaling.h"
+#include "timed_kernels.h"
 
 namespace tersum {
 namespace {
-
-constexpr size_t kPeers = 3;
 
 struct Options {
   std::string isa;
   size_t rounds = 301;
   size_t values = 64 * 1024;
+  size_t cores = 1;
   std::vector<std::string> codecs;
   bool check = false;
   std::string json;
 };
-
-// Memory whose start is on a cache line, each array at another offset within a page, as arrays of a
-// program are; equal offsets would make loads wait for unrelated stores.
-template <typename T>
-class Array {
- public:
-  Array(size_t count, size_t stagger) : memory_(count * sizeof(T) + kPage + 832 * stagger) {
-    const auto address = reinterpret_cast<uintptr_t>(memory_.data());
-    data_ = reinterpret_cast<T*>(memory_.data() + (kPage - address % kPage) + 832 * stagger);
-  }
-  [[nodiscard]] T* data() const { return data_; }
-
- private:
-  static constexpr size_t kPage = 4096;
-  std::vector<std::byte> memory_;
-  T* data_;
-};
-
-struct Arrays {
-  Arrays(const Codec& codec, size_t count)
-      : values(count, 0),
-        own(count, 1),
-        out(count, 2),
-        copy(count, 3),
-        wire_out(codec.wire_bytes(count), 4) {
-    std::mt19937_64 random(1);
-    std::normal_distribution<float> normal;
-    for (auto* const array : {&values, &own, &out, &copy}) {
-      for (size_t i = 0; i < count; ++i) array->data()[i] = normal(random);
-    }
-    for (size_t peer = 0; peer < kPeers; ++peer) {
-      wires.emplace_back(codec.wire_bytes(count), 5 + peer);
-      codec.encode(values.data(), count, wires.back().data());
-      pointers.push_back(wires.back().data());
-    }
-  }
-
-  Array<float> values, own, out, copy;
-  Array<std::byte> wire_out;
-  std::vector<Array<std::byte>> wires;
-  std::vector<const std::byte*> pointers;
-};
-
-struct Kernel {
-  std::string name;
-  double floor = 0;  // --check: at least this ratio, for int8/128
-  std::function<void()> run;
-};
-
-std::vector<Kernel> kernels_of(const Codec& codec, Arrays& a, size_t count) {
-  const std::span<const std::byte* const> peers(a.pointers);
-  const auto combine = [&codec, &a, peers, count](size_t n, std::byte* wire, float* values) {
-    codec.combine(peers.first(n), a.own.data(), 0, count, {}, wire, values);
-  };
-  std::byte* const wire = a.wire_out.data();
-  return {
-      {"memcpy", 0, [&a, count] { std::memcpy(a.copy.data(), a.values.data(), count * 4); }},
-      {"encode", 0.42, [&codec, &a, wire, count] { codec.encode(a.values.data(), count, wire); }},
-      {"decode", 0, [&codec, &a, count] { codec.decode(a.pointers[0], count, a.out.data()); }},
-      {"decode_add", 0.95, [combine, &a] { combine(1, nullptr, a.own.data()); }},
-      {"hop", 0.30, [combine, wire] { combine(1, wire, nullptr); }},
-      {"combine_1", 0, [combine, &a, wire] { combine(1, wire, a.out.data()); }},
-      {"combine_3", 0, [combine, &a, wire] { combine(3, wire, a.out.data()); }},
-  };
-}
-
-double seconds_of(const SystemClock& clock, const std::function<void()>& run, size_t repeats) {
-  const int64_t start = clock.now_ns();
-  for (size_t i = 0; i < repeats; ++i) {
-    run();
-    asm volatile("" ::: "memory");
-  }
-  return static_cast<double>(clock.now_ns() - start) * 1e-9 / static_cast<double>(repeats);
-}
-
-double median(std::vector<double> samples) {
-  std::nth_element(samples.begin(), samples.begin() + samples.size() / 2, samples.end());
-  return samples[samples.size() / 2];
-}
 
 struct Row {
   std::string codec;
@@ -180,6 +102,21 @@ void write_json(const std::string& path, const std::vector<Row>& rows) {
   file << "\n]\n";
 }
 
+// True if something scales worse than the floor.
+bool print_scaling(const Codec& codec, const Options& options) {
+  const auto scalings = measure_scaling(codec, options.values, options.cores, options.rounds);
+  std::printf("%-10s", codec.spec().to_string().c_str());
+  bool low = false;
+  for (const KernelScaling& scaling : scalings) {
+    const bool below = codec.spec().to_string() == "int8/128" && scaling.to_memcpy < kScalingFloor;
+    low = low || below;
+    std::printf(" %s %.2f (%.2fx%s)", scaling.kernel.c_str(), scaling.times, scaling.to_memcpy,
+                below ? ", LOW" : "");
+  }
+  std::printf("\n");
+  return low;
+}
+
 bool parse(int argc, char** argv, Options& options) {
   const auto number = [](const char* text, size_t& value) {
     return std::from_chars(text, text + std::strlen(text), value).ec == std::errc() && value > 0;
@@ -198,13 +135,17 @@ bool parse(int argc, char** argv, Options& options) {
       options.codecs.emplace_back(value);
     } else if (flag == "--json") {
       options.json = value;
-    } else if (flag == "--rounds" || flag == "--values") {
-      if (!number(value, flag == "--rounds" ? options.rounds : options.values)) return false;
+    } else if (flag == "--rounds") {
+      if (!number(value, options.rounds)) return false;
+    } else if (flag == "--values") {
+      if (!number(value, options.values)) return false;
+    } else if (flag == "--cores") {
+      if (!number(value, options.cores)) return false;
     } else {
       return false;
     }
   }
-  return true;
+  return options.cores == 1 || options.json.empty();  // the JSON is that of one core
 }
 
 int run(const Options& options) {
@@ -224,6 +165,11 @@ int run(const Options& options) {
       std::fprintf(stderr, "%s\n", found.status().to_string().c_str());
       return 2;
     }
+    if (options.cores > 1) {
+      low = print_scaling(*find_codec(spec, DataType::kFloat32, ReduceOp::kSum).value(), options) ||
+            low;
+      continue;
+    }
     const std::vector<Row> rows = measure(spec, options);
     print_rows(rows);
     for (const Row& row : rows) low = low || row.below_floor;
@@ -240,8 +186,8 @@ int main(int argc, char** argv) {
   tersum::Options options;
   if (!tersum::parse(argc, argv, options)) {
     std::fprintf(stderr,
-                 "usage: codec_bench [--isa NAME] [--rounds N] [--values N] [--codec SPEC]... "
-                 "[--check] [--json FILE]\n");
+                 "usage: codec_bench [--isa NAME] [--rounds N] [--values N] [--cores N] "
+                 "[--codec SPEC]... [--check] [--json FILE]\n");
     return 2;
   }
   return tersum::run(options);

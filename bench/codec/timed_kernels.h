@@ -1,0 +1,104 @@
+// The kernels that codec_bench times, the memory that they work on, and the clock's part.
+//
+// Thread safety: one thread per Arrays.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "codec/codec.h"
+#include "platform/system_clock.h"
+
+namespace tersum {
+
+inline constexpr size_t kPeers = 3;
+
+// Memory whose start is on a cache line, each array at another offset within a page, as arrays of a
+// program are; equal offsets would make loads wait for unrelated stores.
+template <typename T>
+class Array {
+ public:
+  Array(size_t count, size_t stagger) : memory_(count * sizeof(T) + kPage + 832 * stagger) {
+    const auto address = reinterpret_cast<uintptr_t>(memory_.data());
+    data_ = reinterpret_cast<T*>(memory_.data() + (kPage - address % kPage) + 832 * stagger);
+  }
+  [[nodiscard]] T* data() const { return data_; }
+
+ private:
+  static constexpr size_t kPage = 4096;
+  std::vector<std::byte> memory_;
+  T* data_;
+};
+
+struct Arrays {
+  Arrays(const Codec& codec, size_t count)
+      : values(count, 0),
+        own(count, 1),
+        out(count, 2),
+        copy(count, 3),
+        wire_out(codec.wire_bytes(count), 4) {
+    std::mt19937_64 random(1);
+    std::normal_distribution<float> normal;
+    for (auto* const array : {&values, &own, &out, &copy}) {
+      for (size_t i = 0; i < count; ++i) array->data()[i] = normal(random);
+    }
+    for (size_t peer = 0; peer < kPeers; ++peer) {
+      wires.emplace_back(codec.wire_bytes(count), 5 + peer);
+      codec.encode(values.data(), count, wires.back().data());
+      pointers.push_back(wires.back().data());
+    }
+  }
+
+  Array<float> values, own, out, copy;
+  Array<std::byte> wire_out;
+  std::vector<Array<std::byte>> wires;
+  std::vector<const std::byte*> pointers;
+};
+
+// Something to be timed; the first of all is memcpy.
+struct Kernel {
+  std::string name;
+  double floor = 0;  // --check: at least this ratio, for int8/128
+  std::function<void()> run;
+};
+
+inline std::vector<Kernel> kernels_of(const Codec& codec, Arrays& a, size_t count) {
+  const std::span<const std::byte* const> peers(a.pointers);
+  const auto combine = [&codec, &a, peers, count](size_t n, std::byte* wire, float* values) {
+    codec.combine(peers.first(n), a.own.data(), 0, count, {}, wire, values);
+  };
+  std::byte* const wire = a.wire_out.data();
+  return {
+      {"memcpy", 0, [&a, count] { std::memcpy(a.copy.data(), a.values.data(), count * 4); }},
+      {"encode", 0.70, [&codec, &a, wire, count] { codec.encode(a.values.data(), count, wire); }},
+      {"decode", 0, [&codec, &a, count] { codec.decode(a.pointers[0], count, a.out.data()); }},
+      {"decode_add", 0.95, [combine, &a] { combine(1, nullptr, a.own.data()); }},
+      {"hop", 0.45, [combine, wire] { combine(1, wire, nullptr); }},
+      {"combine_1", 0, [combine, &a, wire] { combine(1, wire, a.out.data()); }},
+      {"combine_3", 0.19, [combine, &a, wire] { combine(3, wire, a.out.data()); }},
+  };
+}
+
+inline double seconds_of(const SystemClock& clock, const std::function<void()>& run,
+                         size_t repeats) {
+  const int64_t start = clock.now_ns();
+  for (size_t i = 0; i < repeats; ++i) {
+    run();
+    asm volatile("" ::: "memory");
+  }
+  return static_cast<double>(clock.now_ns() - start) * 1e-9 / static_cast<double>(repeats);
+}
+
+inline double median(std::vector<double> samples) {
+  std::nth_element(samples.begin(), samples.begin() + samples.size() / 2, samples.end());
+  return samples[samples.size() / 2];
+}
+
+}  // namespace tersum
