@@ -174,6 +174,7 @@ class Operation final : public WorkImpl {
   std::string codec_text_;               // what descriptor_.codec views
   std::vector<SlotRef> own_wires_;       // replicated plans: own encoded slices
   std::vector<const std::byte*> wires_;  // scratch of one combine
+  std::vector<std::byte> decoded_;       // scratch of one decode_past_cache
   uint32_t ready_peers_ = 0;
   uint32_t open_roles_ = 0;
   uint32_t leaf_cursor_ = 0;

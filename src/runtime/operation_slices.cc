@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "codec/decode_past_cache.h"
 #include "runtime/member.h"
 #include "runtime/node.h"
 #include "runtime/operation.h"
@@ -287,7 +288,12 @@ bool Operation::store_slice(Node& node, uint32_t role_index) {
     send_slice(node, role.forwards, slice, slot, bytes);
   }
   const int64_t begin_ns = trace_start(node.trace());
-  plan_->codec->decode(message.payload.data(), count, output_slice(role, slice));
+  const std::byte* const wire = message.payload.data();
+  if (request_.count * element_bytes(request_.type) >= kPastCacheBytesMin) {
+    decode_past_cache(*plan_->codec, wire, count, output_slice(role, slice), decoded_);
+  } else {
+    plan_->codec->decode(wire, count, output_slice(role, slice));
+  }
   if (TraceRecorder* trace = node.trace()) {
     trace_slice(*trace, TraceKind::kDecode, begin_ns, role, slice, bytes);
   }

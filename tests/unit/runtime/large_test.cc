@@ -3,7 +3,9 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "support/cluster.h"
@@ -35,6 +37,35 @@ TEST(Large, MoreThanTwoToThe31Elements) {
   EXPECT_EQ(data[0][size_t{1} << 31], 51);
   EXPECT_EQ(data[0][12345], 3);
   EXPECT_TRUE(data[0] == data[1]);
+}
+
+// Arrays beyond the cache's size are written by other stores; 8 Mi values and some are enough.
+TEST(Large, PastTheCacheTheSumsAreTheSame) {
+  constexpr size_t kCount = (size_t{8} << 20) + 77;
+  Cluster cluster(ClusterOptions{});
+  std::vector<std::vector<float>> data(2);
+  for (size_t r = 0; r < 2; ++r) {
+    data[r].resize(kCount);
+    for (size_t i = 0; i < kCount; ++i) data[r][i] = static_cast<float>((i * (r + 3)) % 1021);
+  }
+  for (const char* codec : {"exact", "int8/128"}) {
+    std::vector<std::vector<float>> sums(2, std::vector<float>(kCount));
+    const auto statuses = cluster.run([&](int rank, Communicator& communicator) {
+      const auto r = static_cast<size_t>(rank);
+      return communicator.start_all_reduce(data[r].data(), sums[r].data(), kCount,
+                                           DataType::kFloat32, ReduceOp::kSum,
+                                           {codec, PlanKind::kTwoStep, 120'000});
+    });
+    for (const Status& status : statuses) ASSERT_TRUE(status.ok()) << status.to_string();
+    EXPECT_TRUE(sums[0] == sums[1]) << codec;
+    // Two contributions of at most 1020 and their sum, each wrong by half a step.
+    const float slack = codec == std::string("exact") ? 0 : 2 * 1020 / 127.0F * 1.01F;
+    size_t wrong = 0;
+    for (size_t i = 0; i < kCount; ++i) {
+      wrong += std::abs(sums[0][i] - (data[0][i] + data[1][i])) <= slack ? 0 : 1;
+    }
+    EXPECT_EQ(wrong, 0u) << codec;
+  }
 }
 
 }  // namespace

@@ -1,0 +1,77 @@
+#include "codec/kernels/stream_copy.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "base/check.h"
+#include "codec/kernels/dispatch.h"
+#include "hwy/cache_control.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "codec/kernels/stream_copy.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+// Must come after foreach_target.h.
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tersum {
+namespace HWY_NAMESPACE {
+
+using LineCopy = void (*)(uint8_t* to, const uint8_t* from, size_t lines);
+
+#if HWY_TARGET == HWY_SCALAR
+LineCopy stream_lines_of() { return nullptr; }
+#else
+
+// `to` is aligned to lines of 64 bytes.
+void stream_lines(uint8_t* HWY_RESTRICT to, const uint8_t* HWY_RESTRICT from, size_t lines) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  // At most a line: a vector length that divides it.
+  const hn::CappedTag<uint8_t, 64> d;
+  const size_t step = hn::Lanes(d);
+  for (size_t at = 0; at < 64 * lines; at += step) hn::Stream(hn::LoadU(d, from + at), d, to + at);
+}
+
+LineCopy stream_lines_of() { return stream_lines; }
+#endif  // HWY_TARGET
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tersum
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tersum {
+namespace {
+
+constexpr size_t kLine = 64;
+
+using LineCopy = void (*)(uint8_t* to, const uint8_t* from, size_t lines);
+using TableFunction = LineCopy (*)();
+constexpr TableFunction kTables[] = {HWY_CHOOSE_TARGET_LIST(stream_lines_of),
+                                     HWY_CHOOSE_FALLBACK(stream_lines_of)};
+
+}  // namespace
+
+void stream_copy(std::byte* to, const std::byte* from, size_t bytes) {
+  const int64_t target = active_target();
+  if (target == kReferenceTarget) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  const TableFunction table = kTables[table_index(target)];
+  TERSUM_CHECK(table != nullptr && table() != nullptr);
+  const size_t past_line = reinterpret_cast<uintptr_t>(to) % kLine;
+  const size_t head = std::min(bytes, past_line == 0 ? 0 : kLine - past_line);
+  const size_t lines = (bytes - head) / kLine;
+  const size_t tail = head + lines * kLine;
+  std::memcpy(to, from, head);
+  table()(reinterpret_cast<uint8_t*>(to + head), reinterpret_cast<const uint8_t*>(from + head),
+          lines);
+  std::memcpy(to + tail, from + tail, bytes - tail);
+  // Streamed bytes are not ordered by an ordinary release.
+  hwy::FlushStream();
+}
+
+}  // namespace tersum
+#endif  // HWY_ONCE
