@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <cstring>
 
-#include "base/check.h"
 #include "codec/kernels/dispatch.h"
 #include "hwy/cache_control.h"
 
@@ -14,14 +13,21 @@
 // Must come after foreach_target.h.
 #include "hwy/highway.h"
 
+#ifndef TERSUM_CODEC_KERNELS_STREAM_COPY_ONCE_
+#define TERSUM_CODEC_KERNELS_STREAM_COPY_ONCE_
+namespace tersum {
+struct LineCopy {
+  void (*copy)(uint8_t* to, const uint8_t* from, size_t lines);
+};
+}  // namespace tersum
+#endif  // TERSUM_CODEC_KERNELS_STREAM_COPY_ONCE_
+
 HWY_BEFORE_NAMESPACE();
 namespace tersum {
 namespace HWY_NAMESPACE {
 
-using LineCopy = void (*)(uint8_t* to, const uint8_t* from, size_t lines);
-
 #if HWY_TARGET == HWY_SCALAR
-LineCopy stream_lines_of() { return nullptr; }
+const LineCopy* line_copy_table() { return nullptr; }
 #else
 
 // `to` is aligned to lines of 64 bytes.
@@ -33,7 +39,10 @@ void stream_lines(uint8_t* HWY_RESTRICT to, const uint8_t* HWY_RESTRICT from, si
   for (size_t at = 0; at < 64 * lines; at += step) hn::Stream(hn::LoadU(d, from + at), d, to + at);
 }
 
-LineCopy stream_lines_of() { return stream_lines; }
+const LineCopy* line_copy_table() {
+  static constexpr LineCopy kTable = {stream_lines};
+  return &kTable;
+}
 #endif  // HWY_TARGET
 
 }  // namespace HWY_NAMESPACE
@@ -46,28 +55,24 @@ namespace {
 
 constexpr size_t kLine = 64;
 
-using LineCopy = void (*)(uint8_t* to, const uint8_t* from, size_t lines);
-using TableFunction = LineCopy (*)();
-constexpr TableFunction kTables[] = {HWY_CHOOSE_TARGET_LIST(stream_lines_of),
-                                     HWY_CHOOSE_FALLBACK(stream_lines_of)};
+void copy_lines(uint8_t* to, const uint8_t* from, size_t lines) {
+  std::memcpy(to, from, kLine * lines);
+}
 
 }  // namespace
 
 void stream_copy(std::byte* to, const std::byte* from, size_t bytes) {
-  const int64_t target = active_target();
-  if (target == kReferenceTarget) {
-    std::memcpy(to, from, bytes);
-    return;
-  }
-  const TableFunction table = kTables[table_index(target)];
-  TERSUM_CHECK(table != nullptr && table() != nullptr);
+  static constexpr LineCopy kReference = {copy_lines};
+  static constexpr TableFunction<LineCopy> kTables[] = {HWY_CHOOSE_TARGET_LIST(line_copy_table),
+                                                        HWY_CHOOSE_FALLBACK(line_copy_table)};
+  const LineCopy& lines_of = table_of(active_target(), kTables, kReference);
   const size_t past_line = reinterpret_cast<uintptr_t>(to) % kLine;
   const size_t head = std::min(bytes, past_line == 0 ? 0 : kLine - past_line);
   const size_t lines = (bytes - head) / kLine;
   const size_t tail = head + lines * kLine;
   std::memcpy(to, from, head);
-  table()(reinterpret_cast<uint8_t*>(to + head), reinterpret_cast<const uint8_t*>(from + head),
-          lines);
+  lines_of.copy(reinterpret_cast<uint8_t*>(to + head),
+                reinterpret_cast<const uint8_t*>(from + head), lines);
   std::memcpy(to + tail, from + tail, bytes - tail);
   // Streamed bytes are not ordered by an ordinary release.
   hwy::FlushStream();
