@@ -87,7 +87,7 @@ const DenseKernels& dense_float_kernels_of(int64_t target) {
                                               reference_combine};
   static constexpr TableFunction<DenseKernels> kTables[] = {
       HWY_CHOOSE_TARGET_LIST(dense_float_table), HWY_CHOOSE_FALLBACK(dense_float_table)};
-  return table_of(target, kTables, kReference);
+  return table_of(target, kTables, &kReference);
 }
 
 }  // namespace tersum

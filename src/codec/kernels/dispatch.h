@@ -40,8 +40,8 @@ using TableFunction = const Kernels* (*)();
 // table_index() knows.
 template <class Kernels, size_t kTables>
 const Kernels& table_of(int64_t target, const TableFunction<Kernels> (&tables)[kTables],
-                        const Kernels& reference) {
-  if (target == kReferenceTarget) return reference;
+                        const Kernels* reference) {
+  if (target == kReferenceTarget) return *reference;
   const TableFunction<Kernels> table = tables[table_index(target)];
   TERSUM_CHECK(table != nullptr && table() != nullptr);
   return *table();

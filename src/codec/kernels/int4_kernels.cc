@@ -25,7 +25,7 @@ const BlockKernels& int4_kernels_of(int64_t target) {
                                               reference_combine};
   static constexpr TableFunction<BlockKernels> kTables[] = {HWY_CHOOSE_TARGET_LIST(int4_table),
                                                             HWY_CHOOSE_FALLBACK(int4_table)};
-  return table_of(target, kTables, kReference);
+  return table_of(target, kTables, &kReference);
 }
 
 }  // namespace tersum

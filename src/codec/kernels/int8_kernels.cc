@@ -25,7 +25,7 @@ const BlockKernels& int8_kernels_of(int64_t target) {
                                               reference_combine};
   static constexpr TableFunction<BlockKernels> kTables[] = {HWY_CHOOSE_TARGET_LIST(int8_table),
                                                             HWY_CHOOSE_FALLBACK(int8_table)};
-  return table_of(target, kTables, kReference);
+  return table_of(target, kTables, &kReference);
 }
 
 }  // namespace tersum
