@@ -70,6 +70,8 @@ bool Node::drain_submissions() {
 bool Node::step() {
   now_ns_ = clock_.now_ns();
   bool moved = drain_submissions();
+  // What a call can send at once leaves with its descriptor, in one system call and one segment.
+  if (moved) advance_operations();
   moved |= transport_->poll();
   moved |= deliver_local();
   moved |= advance_operations();
