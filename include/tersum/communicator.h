@@ -54,6 +54,22 @@ struct CommunicatorStats {
   double seconds = 0;  // from start to end of each call, summed
 };
 
+// One way in which a call can be made, and how long it is expected to take.
+struct PathOption {
+  std::string codec;
+  PlanKind plan = PlanKind::kAuto;
+  double seconds = 0;
+};
+
+// What a call takes, and why.
+struct PathChoice {
+  std::string codec;
+  PlanKind plan = PlanKind::kAuto;  // kAuto: by the rule of docs/plans.md
+  double seconds = 0;               // expected; 0 where nothing was measured
+  std::string reason;
+  std::vector<PathOption> options;  // what was weighed, best first
+};
+
 class Communicator {
  public:
   // Joins the group of `size` ranks that meet in `store` under `name` (which must be new in that
@@ -116,6 +132,16 @@ class Communicator {
   void close();
 
   [[nodiscard]] CommunicatorStats stats() const;
+
+  // Measures what the group's links, memory and codecs do, for calls with codec "auto" and plans
+  // left open; about 200 ms. Collective; blocks. A table that an earlier group of the same hosts
+  // kept is taken instead if it still holds, unless `fresh`. Errors are those of a collective.
+  Status tune(bool fresh = false);
+
+  // What a call with these arguments would take, and why. `count` as in the call; not collective.
+  // A codec that is left open in a group that was not tuned is kInvalidArgument: tune() first.
+  [[nodiscard]] Result<PathChoice> choose(Collective collective, size_t count, DataType type,
+                                          ReduceOp op, const CallOptions& options = {}) const;
 
   // The largest error that one element of a sum may have under this plan and codec:
   //   sum over the ranks of the codec's bound for their blocks' absmax, plus that of the sum's own

@@ -56,12 +56,18 @@ std::optional<TransportKind> parse_transport_kind(std::string_view name);
 // Options of one call. All ranks must pass equal `codec` and `plan`; `timeout_ms` is each rank's
 // own.
 struct CallOptions {
-  // A codec spec: "exact", "bf16", "int8", "int8/32", "int4/128". What is not a sum or average of
-  // float32, bfloat16 or float16 takes the exact path whatever is named here.
+  // A codec spec: "exact", "bf16", "int8", "int8/32", "int4/128"; or "auto": the fastest one here
+  // that max_rel_error allows, chosen from what the group measured of itself. The first such call
+  // of a group measures (Communicator::tune), which takes about 200 ms. What is not a sum or
+  // average of float32, bfloat16 or float16 takes the exact path whatever is named here.
   std::string_view codec = "int8/128";
   PlanKind plan = PlanKind::kAuto;
   // Deadline of the call, from its start. 0 takes the communicator's.
   int64_t timeout_ms = 0;
+  // The largest error that may come of a codec, as a part of (ranks * the largest magnitude that
+  // any rank holds). A named codec that cannot guarantee it is an error; "auto" leaves such codecs
+  // out. 0: what int8/128 guarantees (and exact where values are only copied).
+  double max_rel_error = 0;
   // For start_…() only: the caller will wait() at once and drive the call itself, so no background
   // thread is woken for it. Until somebody waits such a call makes no progress of its own.
   bool attended = false;
@@ -83,6 +89,13 @@ struct CommunicatorOptions {
   int tcp_streams = 0;
   // Payload of one message at most, in bytes (agreed). 64 KiB is the measured best on loopback.
   size_t slice_bytes = 64 * 1024;
+  // Rules for what calls leave open (agreed), "all_reduce:64k-inf:int8/128:*,…": docs/tuning.md.
+  // Empty takes the environment's TERSUM_TUNE.
+  std::string tuning_rules;
+  // Which ranks have wires between them (agreed): a name ("ring8", "torus2x4", "mesh4", "star8") or
+  // the text of a topology file (docs/plans.md). Plans then use those wires only, and only
+  // neighbours connect. Empty: every rank reaches every other.
+  std::string topology;
   // Memory that one call may have in flight for receiving, in bytes (agreed): the window of every
   // flow shrinks with the number of ranks so that the sum stays below it.
   size_t window_bytes = 8 * 1024 * 1024;

@@ -33,6 +33,7 @@ T value_or_throw(Result<T> result) {
 DataType data_type_or_throw(const std::string& text);
 ReduceOp reduce_op_or_throw(const std::string& text);
 PlanKind plan_kind_or_throw(const std::string& text);
+Collective collective_or_throw(const std::string& text);
 TransportKind transport_kind_or_throw(const std::string& text);
 
 // A store from what a Python caller may name one by: a URL ("tcp://host:port", served by rank 0 of

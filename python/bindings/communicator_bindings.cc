@@ -5,6 +5,7 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <memory>
@@ -29,6 +30,15 @@ using Output = nb::ndarray<nb::c_contig, nb::device::cpu>;
 
 // A wait is cut into slices, so that a signal (Ctrl-C) is answered within one.
 constexpr int64_t kSignalSliceMs = 50;
+
+// How a call is made: tersum::CallOptions with a codec's name of its own.
+struct PyCallOptions {
+  std::string codec;
+  PlanKind plan = PlanKind::kAuto;
+  int64_t timeout_ms = 0;
+  double max_rel_error = 0;
+  bool attended = false;
+};
 
 // A call in flight and what must live until it ends: its codec's name and its arrays. The arrays
 // are released (with the GIL) when the call has ended, not when Python forgets the Work.
@@ -170,7 +180,8 @@ std::shared_ptr<PyWork> make_work(PyCommunicatorPtr owner, std::shared_ptr<Pendi
 
 CommunicatorOptions make_options(int64_t timeout_ms, const std::string& listen, int port,
                                  const std::string& transport, int streams, int64_t slice_bytes,
-                                 int64_t window_bytes, const std::string& trace_file) {
+                                 int64_t window_bytes, const std::string& trace_file,
+                                 const std::string& topology, const std::string& tuning_rules) {
   CommunicatorOptions options;
   options.trace_file = trace_file;
   options.timeout_ms = timeout_ms;
@@ -180,15 +191,19 @@ CommunicatorOptions make_options(int64_t timeout_ms, const std::string& listen, 
   options.tcp_streams = streams;
   if (slice_bytes > 0) options.slice_bytes = static_cast<size_t>(slice_bytes);
   if (window_bytes > 0) options.window_bytes = static_cast<size_t>(window_bytes);
+  options.topology = topology;
+  options.tuning_rules = tuning_rules;
   return options;
 }
 
 PyCommunicatorPtr create(int rank, int size, nb::object source, const std::string& name,
                          int64_t timeout_ms, const std::string& listen, int port,
                          const std::string& transport, int streams, int64_t slice_bytes,
-                         int64_t window_bytes, const std::string& trace_file) {
-  const CommunicatorOptions options = make_options(timeout_ms, listen, port, transport, streams,
-                                                   slice_bytes, window_bytes, trace_file);
+                         int64_t window_bytes, const std::string& trace_file,
+                         const std::string& topology, const std::string& tuning_rules) {
+  const CommunicatorOptions options =
+      make_options(timeout_ms, listen, port, transport, streams, slice_bytes, window_bytes,
+                   trace_file, topology, tuning_rules);
   std::shared_ptr<Store> store = store_from_python(std::move(source), rank, timeout_ms);
   auto waiting = std::make_shared<InterruptibleStore>(store);
   Result<Communicator> made = [&] {
@@ -201,38 +216,37 @@ PyCommunicatorPtr create(int rank, int size, nb::object source, const std::strin
 
 // Starts a call by `start(communicator, options)` and keeps its arrays.
 template <typename Start>
-std::shared_ptr<PendingCall> start_call(PyCommunicator& self, const std::string& codec,
-                                        const std::string& plan, int64_t timeout_ms, bool attended,
-                                        Input input, Output output, const Start& start) {
+std::shared_ptr<PendingCall> start_call(PyCommunicator& self, const PyCallOptions& how, Input input,
+                                        Output output, const Start& start) {
   auto call = std::make_shared<PendingCall>();
-  call->codec = codec;
+  call->codec = how.codec;
   call->input = std::move(input);
   call->output = std::move(output);
   CallOptions options;
   options.codec = call->codec;
-  options.plan = plan_kind_or_throw(plan);
-  options.timeout_ms = timeout_ms;
-  options.attended = attended;
+  options.plan = how.plan;
+  options.timeout_ms = how.timeout_ms;
+  options.max_rel_error = how.max_rel_error;
+  options.attended = how.attended;
   {
     nb::gil_scoped_release release;
     call->work = start(self.get(), options);
   }
-  if (!attended) self.hold(call);
+  if (!how.attended) self.hold(call);
   return call;
 }
 
 std::shared_ptr<PyWork> start_all_reduce(PyCommunicatorPtr self, Input input, Output output,
                                          const std::string& dtype, const std::string& op,
-                                         const std::string& codec, const std::string& plan,
-                                         int64_t timeout_ms, bool attended) {
+                                         const PyCallOptions& how) {
   const DataType type = data_type_or_throw(dtype);
   const ReduceOp reduce = reduce_op_or_throw(op);
-  auto call = start_call(*self, codec, plan, timeout_ms, attended, input, output,
+  auto call = start_call(*self, how, input, output,
                          [&](Communicator& communicator, const CallOptions& options) {
                            return communicator.start_all_reduce(
                                input.data(), output.data(), input.size(), type, reduce, options);
                          });
-  return make_work(std::move(self), std::move(call), attended);
+  return make_work(std::move(self), std::move(call), how.attended);
 }
 
 // all_reduce for the common case: two C-contiguous, aligned arrays of one native type and shape
@@ -266,50 +280,45 @@ bool all_reduce_plain(PyCommunicatorPtr self, nb::handle input, nb::handle outpu
 
 std::shared_ptr<PyWork> start_reduce_scatter(PyCommunicatorPtr self, Input input, Output output,
                                              const std::string& dtype, const std::string& op,
-                                             const std::string& codec, const std::string& plan,
-                                             int64_t timeout_ms, bool attended) {
+                                             const PyCallOptions& how) {
   const DataType type = data_type_or_throw(dtype);
   const ReduceOp reduce = reduce_op_or_throw(op);
-  auto call = start_call(*self, codec, plan, timeout_ms, attended, input, output,
+  auto call = start_call(*self, how, input, output,
                          [&](Communicator& communicator, const CallOptions& options) {
                            return communicator.start_reduce_scatter(
                                input.data(), output.data(), output.size(), type, reduce, options);
                          });
-  return make_work(std::move(self), std::move(call), attended);
+  return make_work(std::move(self), std::move(call), how.attended);
 }
 
 std::shared_ptr<PyWork> start_all_gather(PyCommunicatorPtr self, Input input, Output output,
-                                         const std::string& dtype, const std::string& codec,
-                                         const std::string& plan, int64_t timeout_ms,
-                                         bool attended) {
+                                         const std::string& dtype, const PyCallOptions& how) {
   const DataType type = data_type_or_throw(dtype);
-  auto call = start_call(*self, codec, plan, timeout_ms, attended, input, output,
+  auto call = start_call(*self, how, input, output,
                          [&](Communicator& communicator, const CallOptions& options) {
                            return communicator.start_all_gather(input.data(), output.data(),
                                                                 input.size(), type, options);
                          });
-  return make_work(std::move(self), std::move(call), attended);
+  return make_work(std::move(self), std::move(call), how.attended);
 }
 
 std::shared_ptr<PyWork> start_broadcast(PyCommunicatorPtr self, Output data,
                                         const std::string& dtype, int root,
-                                        const std::string& codec, const std::string& plan,
-                                        int64_t timeout_ms, bool attended) {
+                                        const PyCallOptions& how) {
   const DataType type = data_type_or_throw(dtype);
-  auto call = start_call(*self, codec, plan, timeout_ms, attended, Input(), data,
-                         [&](Communicator& communicator, const CallOptions& options) {
-                           return communicator.start_broadcast(data.data(), data.size(), type, root,
-                                                               options);
-                         });
-  return make_work(std::move(self), std::move(call), attended);
+  auto call = start_call(
+      *self, how, Input(), data, [&](Communicator& communicator, const CallOptions& options) {
+        return communicator.start_broadcast(data.data(), data.size(), type, root, options);
+      });
+  return make_work(std::move(self), std::move(call), how.attended);
 }
 
-std::shared_ptr<PyWork> start_barrier(PyCommunicatorPtr self, int64_t timeout_ms, bool attended) {
-  auto call = start_call(*self, "exact", "auto", timeout_ms, attended, Input(), Output(),
+std::shared_ptr<PyWork> start_barrier(PyCommunicatorPtr self, const PyCallOptions& how) {
+  auto call = start_call(*self, how, Input(), Output(),
                          [&](Communicator& communicator, const CallOptions& options) {
                            return communicator.start_barrier(options.timeout_ms, options.attended);
                          });
-  return make_work(std::move(self), std::move(call), attended);
+  return make_work(std::move(self), std::move(call), how.attended);
 }
 
 PyCommunicatorPtr split(PyCommunicator& self, int color, int key) {
@@ -320,6 +329,35 @@ PyCommunicatorPtr split(PyCommunicator& self, int color, int key) {
   Communicator communicator = value_or_throw(std::move(part));
   if (communicator.impl() == nullptr) return nullptr;
   return std::make_shared<PyCommunicator>(std::move(communicator), self.store());
+}
+
+void tune(PyCommunicator& self, bool fresh) {
+  const Status tuned = [&] {
+    nb::gil_scoped_release release;
+    return self.get().tune(fresh);
+  }();
+  if (!tuned.ok()) throw_status(tuned);
+}
+
+using PathOptionParts = std::tuple<std::string, std::string, double>;
+using PathParts =
+    std::tuple<std::string, std::string, double, std::string, std::vector<PathOptionParts>>;
+
+PathParts choose(PyCommunicator& self, const std::string& collective, size_t count,
+                 const std::string& dtype, const std::string& op, const PyCallOptions& how) {
+  CallOptions options;
+  options.codec = how.codec;
+  options.plan = how.plan;
+  options.max_rel_error = how.max_rel_error;
+  const PathChoice choice =
+      value_or_throw(self.get().choose(collective_or_throw(collective), count,
+                                       data_type_or_throw(dtype), reduce_op_or_throw(op), options));
+  std::vector<PathOptionParts> weighed;
+  for (const PathOption& option : choice.options) {
+    weighed.emplace_back(option.codec, std::string(plan_kind_name(option.plan)), option.seconds);
+  }
+  return {choice.codec, std::string(plan_kind_name(choice.plan)), choice.seconds, choice.reason,
+          std::move(weighed)};
 }
 
 std::tuple<uint64_t, uint64_t, uint64_t, uint64_t, double> stats(PyCommunicator& self) {
@@ -352,37 +390,51 @@ void bind_work(nb::module_& module) {
            "Waits for the end. False when `timeout_ms` (>= 0) passed first; raises if it failed.");
 }
 
+void bind_options(nb::module_& module) {
+  nb::class_<PyCallOptions>(module, "CallOptions", "How a call is made.")
+      .def(
+          "__init__",
+          [](PyCallOptions* self, const std::string& codec, const std::string& plan,
+             int64_t timeout_ms, double max_rel_error, bool attended) {
+            new (self)
+                PyCallOptions{codec, plan_kind_or_throw(plan), timeout_ms, max_rel_error, attended};
+          },
+          nb::arg("codec"), nb::arg("plan"), nb::arg("timeout_ms"), nb::arg("max_rel_error"),
+          nb::arg("attended"));
+}
+
 void bind_calls(nb::class_<PyCommunicator>& type) {
   type.def("all_reduce_plain", &all_reduce_plain, nb::arg("input"), nb::arg("output"),
            nb::arg("op"), nb::arg("codec"), nb::arg("plan"), nb::arg("timeout_ms"));
   type.def("start_all_reduce", &start_all_reduce, nb::arg("input").noconvert(),
-           nb::arg("output").noconvert(), nb::arg("dtype"), nb::arg("op"), nb::arg("codec"),
-           nb::arg("plan"), nb::arg("timeout_ms"), nb::arg("attended"))
+           nb::arg("output").noconvert(), nb::arg("dtype"), nb::arg("op"), nb::arg("how"))
       .def("start_reduce_scatter", &start_reduce_scatter, nb::arg("input").noconvert(),
-           nb::arg("output").noconvert(), nb::arg("dtype"), nb::arg("op"), nb::arg("codec"),
-           nb::arg("plan"), nb::arg("timeout_ms"), nb::arg("attended"))
+           nb::arg("output").noconvert(), nb::arg("dtype"), nb::arg("op"), nb::arg("how"))
       .def("start_all_gather", &start_all_gather, nb::arg("input").noconvert(),
-           nb::arg("output").noconvert(), nb::arg("dtype"), nb::arg("codec"), nb::arg("plan"),
-           nb::arg("timeout_ms"), nb::arg("attended"))
+           nb::arg("output").noconvert(), nb::arg("dtype"), nb::arg("how"))
       .def("start_broadcast", &start_broadcast, nb::arg("data").noconvert(), nb::arg("dtype"),
-           nb::arg("root"), nb::arg("codec"), nb::arg("plan"), nb::arg("timeout_ms"),
-           nb::arg("attended"))
-      .def("start_barrier", &start_barrier, nb::arg("timeout_ms"), nb::arg("attended"));
+           nb::arg("root"), nb::arg("how"))
+      .def("start_barrier", &start_barrier, nb::arg("how"));
 }
 
 }  // namespace
 
 void bind_communicator(nb::module_& module) {
   bind_work(module);
+  bind_options(module);
   nb::class_<PyCommunicator> type(module, "Communicator",
                                   "A group of ranks; see tersum.Communicator.");
   type.def_static("create", &create, nb::arg("rank"), nb::arg("size"), nb::arg("store"),
                   nb::arg("name"), nb::arg("timeout_ms"), nb::arg("listen"), nb::arg("port"),
                   nb::arg("transport"), nb::arg("streams"), nb::arg("slice_bytes"),
-                  nb::arg("window_bytes"), nb::arg("trace_file"))
+                  nb::arg("window_bytes"), nb::arg("trace_file"), nb::arg("topology"),
+                  nb::arg("tuning_rules"))
       .def_prop_ro("rank", [](PyCommunicator& self) { return self.get().rank(); })
       .def_prop_ro("size", [](PyCommunicator& self) { return self.get().size(); })
       .def("split", &split, nb::arg("color"), nb::arg("key"))
+      .def("tune", &tune, nb::arg("fresh"))
+      .def("choose", &choose, nb::arg("collective"), nb::arg("count"), nb::arg("dtype"),
+           nb::arg("op"), nb::arg("how"))
       .def(
           "abort",
           [](PyCommunicator& self, const std::string& reason) {

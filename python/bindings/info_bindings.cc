@@ -14,6 +14,7 @@
 #include "tersum/codec_info.h"
 #include "tersum/core_distance.h"
 #include "tersum/isa.h"
+#include "tersum/topology_info.h"
 #include "tersum/version.h"
 
 namespace tersum::python {
@@ -45,6 +46,26 @@ void codec_error_bounds(const std::string& spec, const std::string& dtype, Doubl
   }
 }
 
+using Wire = std::tuple<int, int, double, double>;
+using TopologyParts = std::tuple<std::string, int, std::vector<int>, std::vector<std::string>,
+                                 std::vector<std::string>, std::vector<Wire>, std::vector<int>>;
+
+TopologyParts topology_parts(const std::string& text, const std::string& rate, double latency_us) {
+  TopologyInfo info = value_or_throw(read_topology(text, rate, latency_us));
+  std::vector<Wire> wires;
+  for (const TopologyWire& wire : info.wires) {
+    wires.emplace_back(wire.left, wire.right, wire.bits_per_s, wire.latency_us);
+  }
+  const auto ranks = static_cast<int>(info.host_of.size());
+  return {info.name,
+          ranks,
+          std::move(info.host_of),
+          std::move(info.hosts),
+          std::move(info.switches),
+          std::move(wires),
+          std::move(info.dims)};
+}
+
 }  // namespace
 
 void bind_info(nb::module_& module) {
@@ -74,6 +95,8 @@ void bind_info(nb::module_& module) {
   module.def("codec_error_bounds", &codec_error_bounds, nb::arg("spec"), nb::arg("dtype"),
              nb::arg("absmax"), nb::arg("bounds"),
              "Fills `bounds` with each block's largest error.");
+  module.def("read_topology", &topology_parts, nb::arg("text"), nb::arg("rate"),
+             nb::arg("latency_us"), "Name, ranks, hosts, switches, wires, extents.");
 }
 
 }  // namespace tersum::python

@@ -17,7 +17,7 @@ from tersum.codecs import (
     codec_wire_bytes,
     known_codecs,
 )
-from tersum.communicator import Communicator, CommunicatorStats, Work
+from tersum.communicator import Communicator, CommunicatorStats, PathChoice, PathOption, Work
 from tersum.errors import (
     AbortedError,
     ClosedError,
@@ -36,6 +36,7 @@ from tersum.errors import (
 )
 from tersum.metrics import MetricsServer, ProcessStats, metrics_text, serve_metrics, stats
 from tersum.store import MemoryStore, Store, TorchStore
+from tersum.topologies import TopologyLink, TopologyShape, read_topology
 
 __version__: str = _core.version
 wire_version: int = _core.wire_version
@@ -70,6 +71,8 @@ __all__ = [
     "InvalidArgumentError",
     "MemoryStore",
     "MetricsServer",
+    "PathChoice",
+    "PathOption",
     "PeerLostError",
     "ProcessStats",
     "ProtocolError",
@@ -78,6 +81,8 @@ __all__ = [
     "SystemCallError",
     "TersumError",
     "TimeoutError",
+    "TopologyLink",
+    "TopologyShape",
     "TorchStore",
     "UnavailableError",
     "UnsupportedError",
@@ -92,6 +97,7 @@ __all__ = [
     "known_codecs",
     "metrics_text",
     "open_store",
+    "read_topology",
     "serve_metrics",
     "stats",
     "wire_version",

@@ -11,6 +11,11 @@ has_xla: bool
 
 def active_isa() -> str: ...
 def available_isas() -> list[str]: ...
+def read_topology(
+    text: str, rate: str, latency_us: float
+) -> tuple[
+    str, int, list[int], list[str], list[str], list[tuple[int, int, float, float]], list[int]
+]: ...
 def known_codecs() -> list[str]: ...
 def codec_info(spec: str, dtype: str, op: str) -> tuple[str, str, int, bool, float]: ...
 def codec_wire_bytes(spec: str, count: int, dtype: str) -> int: ...
@@ -32,6 +37,11 @@ class Work:
     def done(self) -> bool: ...
     def wait(self, timeout_ms: int) -> bool: ...
 
+class CallOptions:
+    def __init__(
+        self, codec: str, plan: str, timeout_ms: int, max_rel_error: float, attended: bool
+    ) -> None: ...
+
 class Communicator:
     @staticmethod
     def create(
@@ -47,6 +57,8 @@ class Communicator:
         slice_bytes: int,
         window_bytes: int,
         trace_file: str,
+        topology: str,
+        tuning_rules: str,
     ) -> Communicator: ...
     @property
     def rank(self) -> int: ...
@@ -67,10 +79,7 @@ class Communicator:
         output: npt.NDArray[Any],
         dtype: str,
         op: str,
-        codec: str,
-        plan: str,
-        timeout_ms: int,
-        attended: bool,
+        how: CallOptions,
     ) -> Work: ...
     def start_reduce_scatter(
         self,
@@ -78,32 +87,27 @@ class Communicator:
         output: npt.NDArray[Any],
         dtype: str,
         op: str,
-        codec: str,
-        plan: str,
-        timeout_ms: int,
-        attended: bool,
+        how: CallOptions,
     ) -> Work: ...
     def start_all_gather(
         self,
         input: npt.NDArray[Any],
         output: npt.NDArray[Any],
         dtype: str,
-        codec: str,
-        plan: str,
-        timeout_ms: int,
-        attended: bool,
+        how: CallOptions,
     ) -> Work: ...
     def start_broadcast(
         self,
         data: npt.NDArray[Any],
         dtype: str,
         root: int,
-        codec: str,
-        plan: str,
-        timeout_ms: int,
-        attended: bool,
+        how: CallOptions,
     ) -> Work: ...
-    def start_barrier(self, timeout_ms: int, attended: bool) -> Work: ...
+    def start_barrier(self, how: CallOptions) -> Work: ...
+    def tune(self, fresh: bool) -> None: ...
+    def choose(
+        self, collective: str, count: int, dtype: str, op: str, how: CallOptions
+    ) -> tuple[str, str, float, str, list[tuple[str, str, float]]]: ...
     def split(self, color: int, key: int) -> Communicator | None: ...
     def abort(self, reason: str) -> None: ...
     def close(self) -> None: ...

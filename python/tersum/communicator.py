@@ -21,6 +21,7 @@ from tersum._arrays import (
 )
 from tersum.errors import InvalidArgumentError, TimeoutError
 from tersum.store import MemoryStore, Store
+from tersum.topologies import topology_text
 
 Array = TypeVar("Array")
 
@@ -35,6 +36,25 @@ class CommunicatorStats(NamedTuple):
     wire_bytes_sent: int  #: payload that left this rank, headers not counted
     wire_bytes_received: int
     seconds: float  #: from start to end of each call, summed
+
+
+class PathOption(NamedTuple):
+    """One way in which a call can be made, and how long it is expected to take."""
+
+    codec: str
+    plan: str
+    seconds: float
+
+
+class PathChoice(NamedTuple):
+    """What a call takes, and why. ``seconds`` is 0 where nothing was measured; ``options`` is what
+    was weighed, best first."""
+
+    codec: str
+    plan: str
+    seconds: float
+    reason: str
+    options: tuple[PathOption, ...]
 
 
 class Work(Generic[Array]):
@@ -91,6 +111,11 @@ class Communicator:
     :param window_bytes: memory one call may have in flight; 0 takes the default. Agreed, too.
     :param trace_file: where this process writes a trace for Perfetto when it ends; ``TERSUM_TRACE``
         comes first, and only the process's first communicator decides.
+    :param topology: which ranks have wires between them: ``"ring8"``, ``"torus2x4"``, ``"mesh4"``,
+        ``"star8"``, … or the path of a topology file (``.json``). Only neighbours connect, and
+        plans use only these wires. Empty: every rank reaches every other. Agreed, too.
+    :param tuning_rules: what is to be taken where calls leave codec or plan open, by size, as in
+        ``"all_reduce:64k-inf:int8/128:*"`` (docs/tuning.md). Empty takes ``TERSUM_TUNE``. Agreed.
 
     **Thread safety.** Every method may be called from any thread. Calls of one rank are matched
     with the other ranks' by the order in which they *start*: threads that share a communicator
@@ -125,6 +150,8 @@ class Communicator:
         slice_bytes: int = 0,
         window_bytes: int = 0,
         trace_file: str = "",
+        topology: str = "",
+        tuning_rules: str = "",
     ) -> None:
         _check_place(rank, size)
         if store is None:
@@ -155,6 +182,8 @@ class Communicator:
             slice_bytes,
             window_bytes,
             trace_file,
+            topology_text(topology),
+            tuning_rules,
         )
         _open.add(self)
 
@@ -183,22 +212,30 @@ class Communicator:
         plan: str = "auto",
         timeout_ms: int | None = None,
         out: Any = None,
+        *,
+        max_rel_error: float = 0.0,
     ) -> Array:
         """The elementwise ``op`` of every rank's ``x`` (any one shape), on every rank, same bits.
 
         :param op: ``"sum"``, ``"avg"``, ``"max"`` or ``"min"``.
-        :param codec: how values travel: ``"exact"``, ``"bf16"``, ``"int8/32"``, ``"int4/128"``, …
+        :param codec: how values travel: ``"exact"``, ``"bf16"``, ``"int8/32"``, ``"int4/128"``, …,
+            or ``"auto"``: the fastest that ``max_rel_error`` allows, by what :meth:`tune` measured.
             What is no sum or average of float32, bfloat16 or float16 travels exactly in any case.
         :param plan: ``"auto"``, ``"two_step"``, ``"ring"``, … (``docs/plans.md``).
         :param out: array of the shape and type of ``x`` to write to; may be ``x``.
+        :param max_rel_error: the largest error allowed, as a part of ``size`` times the largest
+            magnitude that any rank holds. 0 allows what ``int8/128`` guarantees. A named codec that
+            cannot guarantee it raises InvalidArgumentError.
         """
         if (
             type(x) is np.ndarray
             and type(out) is np.ndarray
+            and max_rel_error == 0
             and self._core.all_reduce_plain(x, out, op, codec, plan, _call_ms(timeout_ms))
         ):
             return out  # type: ignore[return-value]  # an array like x
-        return self._all_reduce(x, op, codec, plan, timeout_ms, out, attended=True).result()
+        how = _how(codec, plan, timeout_ms, max_rel_error, attended=True)
+        return self._all_reduce(x, op, out, how).result()
 
     def all_reduce_async(
         self,
@@ -208,9 +245,12 @@ class Communicator:
         plan: str = "auto",
         timeout_ms: int | None = None,
         out: Any = None,
+        *,
+        max_rel_error: float = 0.0,
     ) -> Work[Array]:
         """:meth:`all_reduce` in the background."""
-        return self._all_reduce(x, op, codec, plan, timeout_ms, out, attended=False)
+        how = _how(codec, plan, timeout_ms, max_rel_error, attended=False)
+        return self._all_reduce(x, op, out, how)
 
     def reduce_scatter(
         self,
@@ -220,13 +260,16 @@ class Communicator:
         plan: str = "auto",
         timeout_ms: int | None = None,
         out: Any = None,
+        *,
+        max_rel_error: float = 0.0,
     ) -> Array:
         """This rank's part of the elementwise ``op`` of every rank's ``x``.
 
         ``x`` has shape ``(size * k, ...)``; the result is rows ``rank * k`` to
         ``(rank + 1) * k`` of the reduction, of shape ``(k, ...)``.
         """
-        return self._reduce_scatter(x, op, codec, plan, timeout_ms, out, attended=True).result()
+        how = _how(codec, plan, timeout_ms, max_rel_error, attended=True)
+        return self._reduce_scatter(x, op, out, how).result()
 
     def reduce_scatter_async(
         self,
@@ -236,9 +279,12 @@ class Communicator:
         plan: str = "auto",
         timeout_ms: int | None = None,
         out: Any = None,
+        *,
+        max_rel_error: float = 0.0,
     ) -> Work[Array]:
         """:meth:`reduce_scatter` in the background."""
-        return self._reduce_scatter(x, op, codec, plan, timeout_ms, out, attended=False)
+        how = _how(codec, plan, timeout_ms, max_rel_error, attended=False)
+        return self._reduce_scatter(x, op, out, how)
 
     def all_gather(
         self,
@@ -247,14 +293,17 @@ class Communicator:
         plan: str = "auto",
         timeout_ms: int | None = None,
         out: Any = None,
+        *,
+        max_rel_error: float = 0.0,
     ) -> Array:
         """Every rank's ``x``, concatenated along the first dimension in rank order.
 
         ``x`` has shape ``(n, ...)``, the same on every rank; the result ``(size * n, ...)``. A 0-d
         ``x`` gives a result of shape ``(size,)``. With a lossy codec this rank's own part is what
-        the others decode, too.
+        the others decode, too. ``codec="auto"`` is exact unless ``max_rel_error`` is given.
         """
-        return self._all_gather(x, codec, plan, timeout_ms, out, attended=True).result()
+        how = _how(codec, plan, timeout_ms, max_rel_error, attended=True)
+        return self._all_gather(x, out, how).result()
 
     def all_gather_async(
         self,
@@ -263,9 +312,12 @@ class Communicator:
         plan: str = "auto",
         timeout_ms: int | None = None,
         out: Any = None,
+        *,
+        max_rel_error: float = 0.0,
     ) -> Work[Array]:
         """:meth:`all_gather` in the background."""
-        return self._all_gather(x, codec, plan, timeout_ms, out, attended=False)
+        how = _how(codec, plan, timeout_ms, max_rel_error, attended=False)
+        return self._all_gather(x, out, how)
 
     def broadcast(
         self,
@@ -275,12 +327,16 @@ class Communicator:
         plan: str = "auto",
         timeout_ms: int | None = None,
         out: Any = None,
+        *,
+        max_rel_error: float = 0.0,
     ) -> Array:
         """Rank ``root``'s ``x``, on every rank. Other ranks' ``x`` gives shape and type only.
 
-        With a lossy codec the root's result is what the others decode.
+        With a lossy codec the root's result is what the others decode. ``codec="auto"`` is exact
+        unless ``max_rel_error`` is given.
         """
-        return self._broadcast(x, root, codec, plan, timeout_ms, out, attended=True).result()
+        how = _how(codec, plan, timeout_ms, max_rel_error, attended=True)
+        return self._broadcast(x, root, out, how).result()
 
     def broadcast_async(
         self,
@@ -290,17 +346,50 @@ class Communicator:
         plan: str = "auto",
         timeout_ms: int | None = None,
         out: Any = None,
+        *,
+        max_rel_error: float = 0.0,
     ) -> Work[Array]:
         """:meth:`broadcast` in the background."""
-        return self._broadcast(x, root, codec, plan, timeout_ms, out, attended=False)
+        how = _how(codec, plan, timeout_ms, max_rel_error, attended=False)
+        return self._broadcast(x, root, out, how)
 
     def barrier(self, timeout_ms: int | None = None) -> None:
         """Returns when every rank has entered."""
-        Work(self._core.start_barrier(_call_ms(timeout_ms), True), None).wait()
+        self._barrier(timeout_ms, attended=True).wait()
 
     def barrier_async(self, timeout_ms: int | None = None) -> Work[None]:
         """:meth:`barrier` in the background."""
-        return Work(self._core.start_barrier(_call_ms(timeout_ms), False), None)
+        return self._barrier(timeout_ms, attended=False)
+
+    def tune(self, *, fresh: bool = False) -> None:
+        """Measures links, memory and codecs (about 200 ms) for calls with ``codec="auto"`` and for
+        plans left open.
+
+        Collective; blocks. The first call with ``codec="auto"`` does it if nobody has. A table kept
+        by an earlier group of the same hosts is taken if it still holds, unless ``fresh``.
+        """
+        self._core.tune(fresh)
+
+    def choose(
+        self,
+        collective: str,
+        count: int,
+        dtype: str = "float32",
+        op: str = "sum",
+        codec: str = "auto",
+        plan: str = "auto",
+        *,
+        max_rel_error: float = 0.0,
+    ) -> PathChoice:
+        """Codec and plan that such a call would take here, why, and what else was weighed.
+
+        Not collective. ``count`` as the collective counts: of a reduce_scatter the elements of one
+        rank's result, of an all_gather those of its input.
+        """
+        how = _how(codec, plan, None, max_rel_error, attended=True)
+        codec, plan, seconds, reason, options = self._core.choose(collective, count, dtype, op, how)
+        weighed = tuple(PathOption(*option) for option in options)
+        return PathChoice(codec, plan, seconds, reason, weighed)
 
     def split(self, color: int, key: int = 0) -> Communicator | None:
         """A communicator of the ranks that pass the same ``color``, ordered by (``key``, old rank).
@@ -347,36 +436,14 @@ class Communicator:
         self._core.error_bounds(codec, plan, count, dtype, largest, sums, bound)
         return float(bound[0])
 
-    def _all_reduce(
-        self,
-        x: Array,
-        op: str,
-        codec: str,
-        plan: str,
-        timeout_ms: int | None,
-        out: Any,
-        *,
-        attended: bool,
-    ) -> Work[Array]:
+    def _all_reduce(self, x: Array, op: str, out: Any, how: _core.CallOptions) -> Work[Array]:
         source = read_input(x)
         target = _target(out, source, source.shape)
         source = without_overlap(source, target, in_place=True)
-        core = self._core.start_all_reduce(
-            source.data, target.data, source.dtype, op, codec, plan, _call_ms(timeout_ms), attended
-        )
+        core = self._core.start_all_reduce(source.data, target.data, source.dtype, op, how)
         return Work(core, target)
 
-    def _reduce_scatter(
-        self,
-        x: Array,
-        op: str,
-        codec: str,
-        plan: str,
-        timeout_ms: int | None,
-        out: Any,
-        *,
-        attended: bool,
-    ) -> Work[Array]:
+    def _reduce_scatter(self, x: Array, op: str, out: Any, how: _core.CallOptions) -> Work[Array]:
         source = read_input(x)
         if not source.shape or source.shape[0] % self.size != 0:
             raise InvalidArgumentError(
@@ -386,44 +453,30 @@ class Communicator:
         shape = (source.shape[0] // self.size, *source.shape[1:])
         target = _target(out, source, shape)
         source = without_overlap(source, target, in_place=False)
-        core = self._core.start_reduce_scatter(
-            source.data, target.data, source.dtype, op, codec, plan, _call_ms(timeout_ms), attended
-        )
+        core = self._core.start_reduce_scatter(source.data, target.data, source.dtype, op, how)
         return Work(core, target)
 
-    def _all_gather(
-        self, x: Array, codec: str, plan: str, timeout_ms: int | None, out: Any, *, attended: bool
-    ) -> Work[Array]:
+    def _all_gather(self, x: Array, out: Any, how: _core.CallOptions) -> Work[Array]:
         source = read_input(x)
         rows = source.shape or (1,)
         target = _target(out, source, (rows[0] * self.size, *rows[1:]))
         source = without_overlap(source, target, in_place=False)
-        core = self._core.start_all_gather(
-            source.data, target.data, source.dtype, codec, plan, _call_ms(timeout_ms), attended
-        )
+        core = self._core.start_all_gather(source.data, target.data, source.dtype, how)
         return Work(core, target)
 
-    def _broadcast(
-        self,
-        x: Array,
-        root: int,
-        codec: str,
-        plan: str,
-        timeout_ms: int | None,
-        out: Any,
-        *,
-        attended: bool,
-    ) -> Work[Array]:
+    def _broadcast(self, x: Array, root: int, out: Any, how: _core.CallOptions) -> Work[Array]:
         if not 0 <= root < self.size:
             raise InvalidArgumentError(f"root must be 0 to {self.size - 1}, got {root}")
         source = read_input(x)
         target = _target(out, source, source.shape)
         if self.rank == root:
             target.data[...] = source.data  # the core works in place; numpy sees to any overlap
-        core = self._core.start_broadcast(
-            target.data, source.dtype, root, codec, plan, _call_ms(timeout_ms), attended
-        )
+        core = self._core.start_broadcast(target.data, source.dtype, root, how)
         return Work(core, target)
+
+    def _barrier(self, timeout_ms: int | None, *, attended: bool) -> Work[None]:
+        how = _how("exact", "auto", timeout_ms, 0.0, attended=attended)
+        return Work(self._core.start_barrier(how), None)
 
     def __enter__(self) -> Communicator:
         return self
@@ -459,6 +512,12 @@ def _check_place(rank: int, size: int) -> None:
         raise InvalidArgumentError(f"size must be at least 1, got {size}")
     if not 0 <= rank < size:
         raise InvalidArgumentError(f"rank must be 0 to {size - 1} in a group of {size}, got {rank}")
+
+
+def _how(
+    codec: str, plan: str, timeout_ms: int | None, max_rel_error: float, *, attended: bool
+) -> _core.CallOptions:
+    return _core.CallOptions(codec, plan, _call_ms(timeout_ms), max_rel_error, attended)
 
 
 def _call_ms(timeout_ms: int | None) -> int:

@@ -93,6 +93,10 @@ Result<std::shared_ptr<const Topology>> make_topology(
 
 // From JSON (docs/topologies.md). kInvalidArgument names the line and what is wrong there.
 Result<std::shared_ptr<const Topology>> parse_topology(std::string_view text);
+// Either of the two: text that begins with '{' is a file's, everything else a name.
+Result<std::shared_ptr<const Topology>> open_topology(
+    std::string_view text, double bytes_per_s = kDefaultRateBytesPerSecond,
+    double latency_s = kDefaultLatencySeconds);
 // The same topology as text that parse_topology accepts.
 std::string describe_topology(const Topology& topology);
 

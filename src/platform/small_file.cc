@@ -72,8 +72,11 @@ int read_small_file(const std::string& path, size_t bytes_max, std::string* cont
   }
 }
 
-int create_small_file(const std::string& path, std::string_view contents,
-                      const std::string& draft_directory) {
+namespace {
+
+// Writes the contents under a new name, then lets `place` give them theirs.
+int write_draft(std::string_view contents, const std::string& draft_directory,
+                const std::string& path, int (*place)(const std::string&, const std::string&)) {
   std::string draft = draft_directory + "/draft-XXXXXX";
   UniqueFd fd(mkostemp(draft.data(), O_CLOEXEC));
   if (!fd) return errno;
@@ -81,9 +84,25 @@ int create_small_file(const std::string& path, std::string_view contents,
   if (error_number == 0 && fchmod(fd.get(), 0644) != 0) error_number = errno;
   // A network file system reports a full disk, and shows the contents to others, at close.
   if (error_number == 0 && close(fd.release()) != 0) error_number = errno;
-  if (error_number == 0) error_number = name_draft(draft, path);
+  if (error_number == 0) error_number = place(draft, path);
   unlink(draft.c_str());
   return error_number;
+}
+
+int rename_draft(const std::string& draft, const std::string& path) {
+  return rename(draft.c_str(), path.c_str()) == 0 ? 0 : errno;
+}
+
+}  // namespace
+
+int create_small_file(const std::string& path, std::string_view contents,
+                      const std::string& draft_directory) {
+  return write_draft(contents, draft_directory, path, name_draft);
+}
+
+int replace_small_file(const std::string& path, std::string_view contents,
+                       const std::string& draft_directory) {
+  return write_draft(contents, draft_directory, path, rename_draft);
 }
 
 }  // namespace tersum

@@ -25,4 +25,8 @@ int read_small_file(const std::string& path, size_t bytes_max, std::string* cont
 int create_small_file(const std::string& path, std::string_view contents,
                       const std::string& draft_directory);
 
+// Like create_small_file, but takes the place of a file of that name.
+int replace_small_file(const std::string& path, std::string_view contents,
+                       const std::string& draft_directory);
+
 }  // namespace tersum

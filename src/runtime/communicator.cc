@@ -5,11 +5,13 @@
 #include <tuple>
 
 #include "base/check.h"
+#include "platform/environment.h"
 #include "runtime/communicator_impl.h"
 #include "runtime/deadline.h"
 #include "runtime/group_id.h"
 #include "runtime/process_node.h"
 #include "runtime/rendezvous.h"
+#include "runtime/tuning/tuning_key.h"
 
 namespace tersum {
 namespace {
@@ -36,6 +38,19 @@ Status check_membership(int rank, int size, const CommunicatorOptions& options) 
                             std::to_string(options.slice_bytes));
   }
   return {};
+}
+
+// The wires that the options name, or null.
+Result<std::shared_ptr<const Topology>> read_topology(const CommunicatorOptions& options,
+                                                      int size) {
+  if (options.topology.empty()) return std::shared_ptr<const Topology>();
+  Result<std::shared_ptr<const Topology>> topology = open_topology(options.topology);
+  if (topology.ok() && topology.value()->ranks() != size) {
+    return invalid_argument("topology " + topology.value()->name + " has " +
+                            std::to_string(topology.value()->ranks()) + " ranks, the group " +
+                            std::to_string(size) + "; pass a topology of this group");
+  }
+  return topology;
 }
 
 // A call that failed before it began.
@@ -71,14 +86,20 @@ CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Progress> progress,
 CommunicatorImpl::~CommunicatorImpl() { close(); }
 
 Status CommunicatorImpl::run(const CallArguments& arguments, const CallOptions& call_options) {
+  std::string codec;
+  Result<CallOptions> settled = settle(arguments, call_options, codec);
+  if (!settled.ok()) return settled.status();
   auto operation =
-      start_call(member_, arguments, call_options, options_.timeout_ms, 0, false, nullptr, nullptr);
+      start_call(member_, arguments, *settled, options_.timeout_ms, 0, false, nullptr, nullptr);
   if (!operation.ok()) return operation.status();
   return operation.value()->wait(-1);
 }
 
 Work CommunicatorImpl::start(const CallArguments& arguments, const CallOptions& call_options) {
-  auto operation = start_call(member_, arguments, call_options, options_.timeout_ms, 0,
+  std::string codec;
+  Result<CallOptions> settled = settle(arguments, call_options, codec);
+  if (!settled.ok()) return Work(std::make_shared<FailedWork>(settled.status()));
+  auto operation = start_call(member_, arguments, *settled, options_.timeout_ms, 0,
                               !call_options.attended, nullptr, nullptr);
   if (!operation.ok()) return Work(std::make_shared<FailedWork>(operation.status()));
   return Work(std::move(operation).value());
@@ -165,11 +186,16 @@ Result<Communicator> create_on(const std::shared_ptr<Progress>& progress, int ra
                                Store& store, const CommunicatorOptions& options,
                                std::string_view name) {
   TERSUM_RETURN_IF_ERROR(check_membership(rank, size, options));
+  auto topology = read_topology(options, size);
+  if (!topology.ok()) return topology.status();
+  auto rules = parse_tuning_rules(options.tuning_rules);
+  if (!rules.ok()) return rules.status();
   const int64_t deadline = deadline_after_ms(progress->clock().now_ns(), options.timeout_ms);
   MeetingRequest request;
   request.name = std::string(name);
   request.index = rank;
   request.count = size;
+  request.topology = topology.value().get();
   auto met = meet(*progress, store, request, options, deadline);
   if (!met.ok()) return met.status();
   const Meeting& meeting = met.value();
@@ -180,10 +206,13 @@ Result<Communicator> create_on(const std::shared_ptr<Progress>& progress, int ra
     places[i].process = meeting.processes[i];
     places[i].local = meeting.processes[i] == self;
   }
-  auto member = std::make_shared<Member>(progress, meeting.group, rank, std::move(places),
-                                         slice_limits(options, meeting.one_host), false);
+  auto member =
+      std::make_shared<Member>(progress, meeting.group, rank, std::move(places),
+                               slice_limits(options, meeting.one_host), false, topology.value());
   progress->execute([&](Node& node) { node.register_member(member); });
-  return Communicator(std::make_shared<CommunicatorImpl>(progress, member, options, true));
+  auto impl = std::make_shared<CommunicatorImpl>(progress, member, options, true);
+  impl->set_tuning(make_tuning_key(meeting.addresses, options), std::move(rules).value());
+  return Communicator(std::move(impl));
 }
 
 Result<Communicator> Communicator::create(int rank, int size, const std::shared_ptr<Store>& store,
@@ -193,7 +222,11 @@ Result<Communicator> Communicator::create(int rank, int size, const std::shared_
   if (store == nullptr) return invalid_argument("store is null; pass open_store(\"tcp://…\", …)");
   auto acquired = acquire_process_node(options, rank, size);
   if (!acquired.ok()) return acquired.status();
-  return create_on(acquired.value(), rank, size, *store, options, name);
+  CommunicatorOptions complete = options;
+  if (complete.tuning_rules.empty()) {
+    complete.tuning_rules = environment_variable("TERSUM_TUNE").value_or("");
+  }
+  return create_on(acquired.value(), rank, size, *store, complete, name);
 }
 
 int Communicator::rank() const { return impl_ ? impl_->member().rank : -1; }
@@ -282,6 +315,14 @@ void Communicator::abort(std::string_view reason) {
 
 void Communicator::close() {
   if (impl_) impl_->close();
+}
+
+Status Communicator::tune(bool fresh) { return impl_ ? impl_->tune(fresh) : no_communicator(); }
+
+Result<PathChoice> Communicator::choose(Collective collective, size_t count, DataType type,
+                                        ReduceOp op, const CallOptions& options) const {
+  if (!impl_) return no_communicator();
+  return impl_->choose({collective, nullptr, nullptr, count, type, op, 0}, options);
 }
 
 CommunicatorStats Communicator::stats() const {

@@ -5,10 +5,14 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/member.h"
 #include "runtime/progress.h"
 #include "runtime/start_call.h"
+#include "runtime/tuning/tuning_rules.h"
+#include "runtime/tuning/tuning_table.h"
 #include "tersum/communicator.h"
 
 namespace tersum {
@@ -19,6 +23,11 @@ class CommunicatorImpl {
   // token of its own, to be forgotten at the end.
   CommunicatorImpl(std::shared_ptr<Progress> progress, std::shared_ptr<Member> member,
                    CommunicatorOptions options, bool admitted);
+  // Before the first call: what the group's tuning is kept under, and the user's rules.
+  void set_tuning(std::string key, std::vector<TuningRule> rules) {
+    tuning_key_ = std::move(key);
+    rules_ = std::move(rules);
+  }
   ~CommunicatorImpl();
   CommunicatorImpl(const CommunicatorImpl&) = delete;
   CommunicatorImpl& operator=(const CommunicatorImpl&) = delete;
@@ -32,8 +41,27 @@ class CommunicatorImpl {
   void abort(std::string_view reason);
   void close();
   [[nodiscard]] CommunicatorStats stats();
+  Status tune(bool fresh);
+  [[nodiscard]] Result<PathChoice> choose(const CallArguments& arguments,
+                                          const CallOptions& call_options);
 
  private:
+  // What calls that leave codec or plan open have in common: the last few choices, so that a
+  // training loop pays for choosing once.
+  struct RecentChoice {
+    CallArguments arguments;
+    CallOptions asked;
+    std::string asked_codec;  // what asked.codec views
+    PathChoice choice;
+  };
+  // `call_options` with codec and plan settled; tunes the group first where that is needed. The
+  // codec's text is kept in `codec`.
+  Result<CallOptions> settle(const CallArguments& arguments, const CallOptions& call_options,
+                             std::string& codec);
+  Result<PathChoice> remembered_choice(const CallArguments& arguments,
+                                       const CallOptions& call_options);
+  [[nodiscard]] bool leaves_open(const CallOptions& call_options) const;
+
   std::shared_ptr<Progress> progress_;
   std::shared_ptr<Member> member_;
   CommunicatorOptions options_;
@@ -41,6 +69,12 @@ class CommunicatorImpl {
   std::mutex close_mutex_;
   bool closed_ = false;
   uint64_t splits_ = 0;  // under member_->mutex
+  std::string tuning_key_;
+  std::vector<TuningRule> rules_;
+  std::mutex tuning_mutex_;  // one tuning at a time; held while it runs
+  std::mutex choice_mutex_;  // guards the two below
+  std::shared_ptr<const TuningTable> table_;
+  std::vector<RecentChoice> recent_;
 };
 
 // Communicator::create on a given engine: tests put several "processes" into one.

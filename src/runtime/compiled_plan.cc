@@ -123,6 +123,32 @@ class RoleBuilder {
   uint32_t index_ = 0;
 };
 
+bool passes_through(const CompiledPlan& plan) {
+  return std::any_of(plan.roles.begin(), plan.roles.end(), [](const ChunkRole& role) {
+    return role.forwards.count > 0 || (role.adds.count > 0 && role.partials.count > 0);
+  });
+}
+
+// All ranks decide alike where it matters: a rank without an inner role has ends of chains only,
+// whose order is the same either way.
+void order_jobs(const std::vector<Step>& steps, CompiledPlan& plan) {
+  if (plan.replicated || !passes_through(plan)) return;
+  uint32_t chunks = 0;
+  for (const ChunkRole& role : plan.roles) chunks = std::max(chunks, role.chunk + 1);
+  std::vector<uint32_t> role_of(chunks, 0);
+  for (uint32_t i = 0; i < plan.roles.size(); ++i) role_of[plan.roles[i].chunk] = i;
+  std::vector<bool> produced(plan.roles.size(), false);
+  for (const Step& step : steps) {
+    const uint32_t role = role_of[step.chunk];
+    if (step.kind == StepKind::kReceiveStore) {
+      plan.jobs.push_back({role, true});
+    } else if (step.kind == StepKind::kSendPartial || step.kind == StepKind::kFinish) {
+      if (!produced[role]) plan.jobs.push_back({role, false});
+      produced[role] = true;
+    }
+  }
+}
+
 }  // namespace
 
 int find_flow(const std::vector<std::pair<uint64_t, uint32_t>>& lookup, uint32_t chunk,
@@ -162,6 +188,7 @@ Result<std::shared_ptr<const CompiledPlan>> compile_plan(const PlanRequest& requ
   }
   RoleBuilder builder(*plan, source, rank);
   for (const uint32_t chunk : order) builder.build(chunk, per_chunk[chunk]);
+  order_jobs(steps, *plan);
   plan->in_lookup = make_lookup(*plan, plan->in_flows);
   plan->out_lookup = make_lookup(*plan, plan->out_flows);
   return std::shared_ptr<const CompiledPlan>(std::move(plan));

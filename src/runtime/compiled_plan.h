@@ -60,6 +60,12 @@ struct ChunkRole {
   FlowRange forwards;
 };
 
+// One side of a role that has slices to move.
+struct SliceJob {
+  uint32_t role = 0;
+  bool stores = false;  // the gather side; else the reduce side
+};
+
 struct CompiledPlan {
   PlanRequest request;
   const Codec* codec = nullptr;
@@ -67,6 +73,11 @@ struct CompiledPlan {
   size_t slice_values = 1;
   uint32_t window = 2;  // slices of one flow that may be under way
   std::vector<ChunkRole> roles;
+  // For plans in which values pass through ranks on their way: all sides of all roles in the order
+  // of the plan's steps. Served in this order, what has the longest way to go leaves first, and no
+  // wire runs dry before the end. Empty for plans without such ranks, where what has come the
+  // furthest is served first, because it is still in the cache.
+  std::vector<SliceJob> jobs;
   std::vector<InFlow> in_flows;
   std::vector<OutFlow> out_flows;
   // (flow key, flow index), sorted: finds the flow that a message's header names.

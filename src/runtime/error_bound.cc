@@ -78,10 +78,11 @@ Result<double> Communicator::error_bound(std::string_view codec, PlanKind plan, 
   PlanRequest request;
   request.size = impl_->member().size();
   request.count = count;
+  request.topology = impl_->member().topology.get();
   request.granule = format.block();
-  request.kind = plan != PlanKind::kAuto
-                     ? plan
-                     : choose_plan(request.collective, request.size, format.wire_bytes(count));
+  request.kind = plan != PlanKind::kAuto ? plan
+                                         : choose_plan(request.collective, request.size,
+                                                       format.wire_bytes(count), request.topology);
   Result<Plan> made = make_plan(request);
   if (!made.ok()) return made.status();
   return compose_error_bound(format, plan_error_terms(made.value()), request.size, absmax,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 namespace tersum {
 
@@ -11,5 +12,8 @@ uint64_t derive_group_id(uint64_t parent, uint64_t split, int64_t color);
 
 // The id of the group of these devices within a world.
 uint64_t device_group_id(uint64_t world, std::span<const int64_t> devices);
+
+// Stands for a text that members must agree on, where the text itself is too long to publish.
+uint64_t text_digest(std::string_view text);
 
 }  // namespace tersum

@@ -10,9 +10,11 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/compiled_plan.h"
+#include "runtime/group_routes.h"
 #include "runtime/operation.h"
 #include "tersum/communicator.h"
 #include "tersum/options.h"
@@ -28,6 +30,7 @@ struct RankPlace {
   Link* link = nullptr;  // null while local, not linked, or after the link went down
   bool left = false;     // said goodbye to this group
   int64_t left_ns = 0;
+  int64_t heard_ns = 0;  // last message handed on by others; those of the own link count there
 };
 
 class Progress;
@@ -35,15 +38,19 @@ class Progress;
 class Member {
  public:
   Member(std::shared_ptr<Progress> driver, uint64_t group_id, int own_rank,
-         std::vector<RankPlace> rank_places, SliceLimits slice_limits, bool calls_by_key)
+         std::vector<RankPlace> rank_places, SliceLimits slice_limits, bool calls_by_key,
+         std::shared_ptr<const Topology> wires = nullptr)
       : progress(std::move(driver)),
         group(group_id),
         rank(own_rank),
         limits(slice_limits),
         keyed(calls_by_key),
+        topology(std::move(wires)),
+        routes(topology ? make_routes(*topology, own_rank) : GroupRoutes{}),
         places(std::move(rank_places)) {}
 
   [[nodiscard]] int size() const { return static_cast<int>(places.size()); }
+  [[nodiscard]] bool is_neighbour(int other) const { return routes.next_to(other) == other; }
   // "rank 3", or "device 2048 (rank 3)" where ranks are devices.
   [[nodiscard]] std::string name_of(int other) const {
     std::string text = "rank " + std::to_string(other);
@@ -58,13 +65,17 @@ class Member {
   const int rank;
   const SliceLimits limits;
   const bool keyed;  // calls are matched by keys of the caller instead of by sequence
+  const std::shared_ptr<const Topology> topology;  // null: everybody reaches everybody
+  const GroupRoutes routes;
   std::vector<RankPlace> places;
   std::vector<int64_t> devices;  // global device ids by rank; empty for ordinary groups
 
   // Progress role only.
   uint64_t begun_calls = 0;  // sequence numbers below this have begun here
   std::vector<std::shared_ptr<Operation>> active;
-  std::vector<InMessage> parked;     // for calls that have not begun here
+  std::vector<InMessage> parked;  // for calls that have not begun here
+  // (call, descriptors handed on for others) of calls that have not begun here.
+  std::vector<std::pair<uint64_t, uint32_t>> early_transits;
   std::vector<uint64_t> ended_keys;  // keyed calls that are over: late messages are dropped
   Status doom;                       // set: everything in flight ends with it
   bool registered = false;

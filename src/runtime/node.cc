@@ -150,10 +150,22 @@ void Node::flush_links() {
 }
 
 void Node::send(Member& member, const MessageHeader& header, const SlotRef& payload) {
-  const RankPlace& place = member.places[header.to_rank];
   if (trace_ != nullptr && header.kind == MessageKind::kData) {
     trace_->record_message(TraceKind::kQueued, header);
   }
+  const int hop = member.routes.next_to(header.to_rank);
+  if (hop == header.to_rank) {
+    hand_over(member, hop, header, payload);
+    return;
+  }
+  MessageHeader relayed = header;
+  relayed.via = static_cast<uint16_t>(hop + 1);
+  hand_over(member, hop, relayed, payload);
+}
+
+void Node::hand_over(Member& member, int neighbour, const MessageHeader& header,
+                     const SlotRef& payload) {
+  const RankPlace& place = member.places[static_cast<size_t>(neighbour)];
   if (place.local) {
     InMessage message;
     message.header = header;
@@ -215,7 +227,7 @@ bool Node::heard_since(const Member& member, int rank, int64_t since_ns) const {
   const RankPlace& place = member.places[static_cast<size_t>(rank)];
   if (place.local) return true;
   const LinkState* state = find_link(place.link);
-  return state != nullptr && state->last_heard_ns >= since_ns;
+  return place.heard_ns >= since_ns || (state != nullptr && state->last_heard_ns >= since_ns);
 }
 
 Node::LinkState* Node::find_link(const Link* link) {

@@ -24,6 +24,9 @@
 
 namespace tersum {
 
+// Call number of a notice that concerns the group, not one call.
+inline constexpr uint64_t kNoCall = ~uint64_t{0};
+
 class Node final : public TransportSink {
  public:
   Node(const Clock& clock, std::unique_ptr<Transport> transport);
@@ -84,6 +87,10 @@ class Node final : public TransportSink {
   void take_eager(const Member& member, int rank, size_t bytes);
   void give_back_eager(const Member& member, int rank, size_t bytes);
   void ping(Member& member, int rank);
+  // Descriptors of this call that were handed on before it began here; forgets them.
+  static uint32_t take_early_transits(Member& member, uint64_t call);
+  // Tells every other rank that `call` (kNoCall: everything) ended with `status`.
+  void cancel_all(Member& member, uint64_t call, const Status& status, bool poisons);
   [[nodiscard]] bool heard_since(const Member& member, int rank, int64_t since_ns) const;
   void operation_ended(Operation& operation);
 
@@ -116,6 +123,10 @@ class Node final : public TransportSink {
   void route(InMessage message, LinkState* from);
   void trace_arrival(const MessageHeader& header);
   void park_unknown(InMessage message);
+  void relay(Member& member, const InMessage& message);
+  void count_transit(Member& member, uint64_t call);
+  void hand_over(Member& member, int neighbour, const MessageHeader& header,
+                 const SlotRef& payload);
   void route_to_member(Member& member, InMessage message, LinkState* from);
   void on_idle_cancel(Member& member, const InMessage& message);
   void on_goodbye(const MessageHeader& header);

@@ -18,16 +18,18 @@ constexpr int64_t kNsPerMs = 1'000'000;
 // stream.
 constexpr int64_t kGoodbyeGraceNs = 1'000 * kNsPerMs;
 
-PlanRequest plan_request(const CallRequest& request, int size) {
+PlanRequest plan_request(const CallRequest& request, int size, const Topology* topology) {
   PlanRequest plan;
   plan.collective = request.collective;
   plan.size = size;
   plan.root = request.root;
   plan.granule = request.codec->block();
+  plan.topology = topology;
   plan.count = request.count * part_count(request.collective, size);
   plan.kind = request.plan != PlanKind::kAuto
                   ? request.plan
-                  : choose_plan(request.collective, size, request.codec->wire_bytes(request.count));
+                  : choose_plan(request.collective, size, request.codec->wire_bytes(request.count),
+                                topology);
   return plan;
 }
 
@@ -65,6 +67,7 @@ void Operation::begin(Node& node) {
   begun_ = true;
   peers_.assign(static_cast<size_t>(member_->size()), {});
   ready_peers_ = 0;
+  transits_ = Node::take_early_transits(*member_, request_.call);
   open_roles_ = 0;
   bytes_sent_ = bytes_received_ = slices_sent_ = 0;
   in_.clear();
@@ -93,7 +96,7 @@ void Operation::begin(Node& node) {
 // The plan for this shape, from the member's cache or made now.
 Status Operation::resolve_plan() {
   constexpr size_t kPlansKept = 64;
-  const PlanRequest wanted = plan_request(request_, member_->size());
+  const PlanRequest wanted = plan_request(request_, member_->size(), member_->topology.get());
   for (const auto& plan : member_->plans) {
     if (plan->codec == request_.codec && same_request(plan->request, wanted)) {
       plan_ = plan;
@@ -247,9 +250,14 @@ void Operation::fail_protocol(Node& node, int from_rank, const char* what) {
 
 bool Operation::advance(Node& node, int64_t now_ns) {
   if (done()) return false;
-  bool moved = advance_stores(node);
-  moved |= advance_combines(node);
-  moved |= advance_leaves(node);
+  bool moved = false;
+  if (plan_->jobs.empty()) {
+    moved |= advance_stores(node);
+    moved |= advance_combines(node);
+    moved |= advance_leaves(node);
+  } else {
+    moved |= advance_jobs(node);
+  }
   if (done()) return true;
   if (complete()) {
     finish(node, {});
@@ -259,8 +267,12 @@ bool Operation::advance(Node& node, int64_t now_ns) {
   return moved || done();
 }
 
-bool Operation::complete() const {
-  return open_roles_ == 0 && ready_peers_ + 1 == static_cast<uint32_t>(member_->size());
+bool Operation::complete() const { return open_roles_ == 0 && all_entered(); }
+
+// Every rank's descriptor has arrived, and those that pass here have been handed on.
+bool Operation::all_entered() const {
+  return ready_peers_ + 1 == static_cast<uint32_t>(member_->size()) &&
+         transits_ >= member_->routes.transits;
 }
 
 void Operation::check_deadline(Node& node, int64_t now_ns) {
@@ -323,7 +335,11 @@ bool Operation::still_needs(int rank) const {
 }
 
 void Operation::on_peer_down(Node& node, int rank, const Status& reason) {
-  if (done() || !still_needs(rank)) return;
+  // A lost neighbour may also have been the way to ranks that are well. One that said goodbye has
+  // handed everything on before.
+  const bool left = member_->places[static_cast<size_t>(rank)].left;
+  const bool cut_off = !member_->routes.direct() && !left && !all_entered();
+  if (done() || (!still_needs(rank) && !cut_off)) return;
   fail(node, {StatusCode::kPeerLost, member_->name_of(rank) + " is gone (" +
                                          std::string(reason.message()) +
                                          "); make a new communicator without it"});
@@ -351,17 +367,7 @@ void Operation::fail(Node& node, const Status& status) {
 }
 
 void Operation::notify_others(Node& node, const Status& status) {
-  const CancelNotice notice{status.code(), status.code() != StatusCode::kDisagreement,
-                            status.message()};
-  Result<SlotRef> slot = node.reserve(8 + kCancelTextBytesMax);
-  if (!slot.ok()) return;  // the others have their own deadlines
-  const size_t bytes = encode_cancel(notice, slot->bytes());
-  for (int peer = 0; peer < member_->size(); ++peer) {
-    if (peer == member_->rank) continue;
-    MessageHeader cancel = header(MessageKind::kCancel, peer);
-    cancel.payload_bytes = static_cast<uint32_t>(bytes);
-    node.send(*member_, cancel, *slot);
-  }
+  node.cancel_all(*member_, request_.call, status, status.code() != StatusCode::kDisagreement);
 }
 
 void Operation::finish(Node& node, Status status) {

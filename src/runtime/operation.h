@@ -80,6 +80,8 @@ class Operation final : public WorkImpl {
   void fail(Node& node, const Status& status);
   // A notice of another rank ended the call.
   void on_cancel(Node& node, const CancelNotice& notice, int from_rank);
+  // A descriptor of this call was handed on to another rank.
+  void on_transit() { ++transits_; }
   // The process of `rank` is gone. Fails unless everything of that rank has arrived already.
   void on_peer_down(Node& node, int rank, const Status& reason);
 
@@ -118,6 +120,7 @@ class Operation final : public WorkImpl {
   void fail_protocol(Node& node, int from_rank, const char* what);
   void finish(Node& node, Status status);
   [[nodiscard]] bool complete() const;
+  [[nodiscard]] bool all_entered() const;
   void check_deadline(Node& node, int64_t now_ns);
   [[nodiscard]] std::string blame(const Node& node) const;
   [[nodiscard]] bool still_needs(int rank) const;
@@ -127,6 +130,7 @@ class Operation final : public WorkImpl {
   bool advance_stores(Node& node);
   bool advance_combines(Node& node);
   bool advance_leaves(Node& node);
+  bool advance_jobs(Node& node);
   bool produce_slice(Node& node, uint32_t role_index);
   bool encode_replicated(Node& node, uint32_t role_index);
   bool combine_replicated(Node& node, uint32_t role_index);
@@ -176,6 +180,7 @@ class Operation final : public WorkImpl {
   std::vector<const std::byte*> wires_;  // scratch of one combine
   std::vector<std::byte> decoded_;       // scratch of one decode_past_cache
   uint32_t ready_peers_ = 0;
+  uint32_t transits_ = 0;
   uint32_t open_roles_ = 0;
   uint32_t leaf_cursor_ = 0;
   uint64_t bytes_sent_ = 0;

@@ -15,6 +15,7 @@ namespace {
 constexpr int kStoresPerAdvance = 8;
 constexpr int kCombinesPerAdvance = 4;
 constexpr int kLeavesPerAdvance = 4;
+constexpr int kJobsPerAdvance = 16;
 // Contributions are encoded only while the carrier takes them: further ahead they would leave L2.
 constexpr size_t kBacklogBytesMax = 256 * 1024;
 
@@ -160,6 +161,25 @@ bool Operation::advance_leaves(Node& node) {
     idle = sent ? 0 : idle + 1;
     budget -= sent ? 1 : 0;
     moved |= sent;
+  }
+  return moved;
+}
+
+// Plans in which values pass through ranks: earlier steps first, and nothing is queued behind more
+// than the carrier takes soon, so that the order of the plan is the order on the wire.
+bool Operation::advance_jobs(Node& node) {
+  int budget = kJobsPerAdvance;
+  bool moved = false;
+  for (const SliceJob& job : plan_->jobs) {
+    const ChunkRole& role = plan_->roles[job.role];
+    const FlowRange& outs =
+        job.stores ? role.forwards : (role.finishes ? role.finals : role.partials);
+    while (budget > 0 && !done() && !backlogged(node, outs) &&
+           (job.stores ? store_slice(node, job.role) : produce_slice(node, job.role))) {
+      --budget;
+      moved = true;
+    }
+    if (budget == 0 || done()) break;
   }
   return moved;
 }

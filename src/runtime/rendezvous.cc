@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "platform/system_clock.h"
+#include "runtime/group_id.h"
 #include "tersum/version.h"
 
 namespace tersum {
@@ -61,18 +62,27 @@ std::string field(std::string_view record, std::string_view key) {
   return {};
 }
 
+// Short names as they are; a file's text would make records and messages unreadable.
+std::string topology_tag(const std::string& topology) {
+  constexpr size_t kTagMax = 32;
+  if (topology.size() <= kTagMax && topology.find('\n') == std::string::npos) return topology;
+  return "file " + std::to_string(text_digest(topology));
+}
+
 std::string make_record(const MeetingRequest& request, const CommunicatorOptions& options,
                         const std::string& address) {
   return "wire_version=" + std::to_string(kWireVersion) +
          "\nsize=" + std::to_string(request.count) +
          "\nslice_bytes=" + std::to_string(options.slice_bytes) +
-         "\nwindow_bytes=" + std::to_string(options.window_bytes) + "\naddress=" + address +
-         "\nextra=" + request.extra + "\n";
+         "\nwindow_bytes=" + std::to_string(options.window_bytes) +
+         "\ntopology=" + topology_tag(options.topology) + "\ntuning_rules=" + options.tuning_rules +
+         "\naddress=" + address + "\nextra=" + request.extra + "\n";
 }
 
 Status compare_records(const MeetingRequest& request, std::string_view own, std::string_view other,
                        int other_index) {
-  for (const char* key : {"wire_version", "size", "slice_bytes", "window_bytes"}) {
+  for (const char* key :
+       {"wire_version", "size", "slice_bytes", "window_bytes", "topology", "tuning_rules"}) {
     const std::string mine = field(own, key), theirs = field(other, key);
     if (mine == theirs) continue;
     const bool version = std::string_view(key) == "wire_version";
@@ -148,14 +158,17 @@ Status read_members(Progress& progress, Store& store, const MeetingRequest& requ
   return {};
 }
 
-// Distinct processes of the meeting beside this one, with the index of their first member.
-std::vector<std::pair<ProcessId, int>> other_processes(const Meeting& meeting, ProcessId self) {
+// Distinct processes of the meeting that this one links to, with the index of a member there.
+std::vector<std::pair<ProcessId, int>> other_processes(const Meeting& meeting, ProcessId self,
+                                                       const MeetingRequest& request) {
   std::vector<std::pair<ProcessId, int>> others;
   for (size_t i = 0; i < meeting.processes.size(); ++i) {
     const ProcessId process = meeting.processes[i];
+    const auto member = static_cast<int>(i);
+    if (request.topology != nullptr && !request.topology->adjacent(request.index, member)) continue;
     const bool seen = std::any_of(others.begin(), others.end(),
                                   [&](const auto& other) { return other.first == process; });
-    if (process != self && !seen) others.emplace_back(process, static_cast<int>(i));
+    if (process != self && !seen) others.emplace_back(process, member);
   }
   return others;
 }
@@ -196,7 +209,7 @@ Status link_up(Progress& progress, const Meeting& meeting, const MeetingRequest&
                const CommunicatorOptions& options, int64_t deadline_ns) {
   constexpr int64_t kPollNs = 1 * kNsPerMs;
   const ProcessId self = meeting.processes[static_cast<size_t>(request.index)];
-  const auto others = other_processes(meeting, self);
+  const auto others = other_processes(meeting, self, request);
   progress.execute([&](Node& node) {
     for (const auto& [process, index] : others) {
       // One side connects: the smaller id.

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "plan/topology.h"
 #include "runtime/member.h"
 #include "runtime/progress.h"
 #include "tersum/options.h"
@@ -26,6 +27,8 @@ struct MeetingRequest {
   int index = 0;
   int count = 1;
   std::string extra;  // published with the address; no line breaks
+  // Members that are not adjacent to this one are not connected to. Null: all are.
+  const Topology* topology = nullptr;
 };
 
 struct Meeting {
@@ -48,7 +51,8 @@ inline SliceLimits slice_limits(const CommunicatorOptions& options, bool one_hos
 Result<Meeting> meet(Progress& progress, Store& store, const MeetingRequest& request,
                      const CommunicatorOptions& options, int64_t deadline_ns);
 
-// Waits until this process has a link to every other process of the meeting.
+// Waits until this process has a link to every other process of the meeting, or to those that the
+// topology makes its neighbours.
 Status link_up(Progress& progress, const Meeting& meeting, const MeetingRequest& request,
                const CommunicatorOptions& options, int64_t deadline_ns);
 

@@ -7,7 +7,7 @@ namespace {
 
 constexpr size_t kKindAt = 0;
 constexpr size_t kPhaseAt = 1;
-constexpr size_t kFlagsAt = 2;
+constexpr size_t kViaAt = 2;
 constexpr size_t kFromRankAt = 4;
 constexpr size_t kToRankAt = 6;
 constexpr size_t kGroupAt = 8;
@@ -27,7 +27,7 @@ void encode_header(const MessageHeader& header, std::span<std::byte, kMessageHea
   std::byte* at = out.data();
   store_le(at + kKindAt, static_cast<uint8_t>(header.kind));
   store_le(at + kPhaseAt, static_cast<uint8_t>(header.phase));
-  store_le(at + kFlagsAt, header.flags);
+  store_le(at + kViaAt, header.via);
   store_le(at + kFromRankAt, header.from_rank);
   store_le(at + kToRankAt, header.to_rank);
   store_le(at + kGroupAt, header.group);
@@ -43,7 +43,7 @@ std::optional<MessageHeader> decode_header(std::span<const std::byte, kMessageHe
   const auto kind = load_le<uint8_t>(at + kKindAt);
   const auto phase = load_le<uint8_t>(at + kPhaseAt);
   MessageHeader header;
-  header.flags = load_le<uint16_t>(at + kFlagsAt);
+  header.via = load_le<uint16_t>(at + kViaAt);
   header.from_rank = load_le<uint16_t>(at + kFromRankAt);
   header.to_rank = load_le<uint16_t>(at + kToRankAt);
   header.group = load_le<uint64_t>(at + kGroupAt);

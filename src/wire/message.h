@@ -25,12 +25,14 @@ enum class MessageKind : uint8_t {
 
 enum class FlowPhase : uint8_t { kReduce = 0, kGather = 1 };
 
-// Offsets on the wire: kind 0, phase 1, flags 2, from_rank 4, to_rank 6, group 8, call 16, chunk
+// Offsets on the wire: kind 0, phase 1, via 2, from_rank 4, to_rank 6, group 8, call 16, chunk
 // 24, slice 28, payload_bytes 32, reserved 36; 40 bytes in all.
 struct MessageHeader {
   MessageKind kind = MessageKind::kReady;
   FlowPhase phase = FlowPhase::kReduce;
-  uint16_t flags = 0;
+  // 1 + the rank that this message is handed to next where sender and receiver have no link; 0 on
+  // its last way, to the receiver itself.
+  uint16_t via = 0;
   uint16_t from_rank = 0;
   uint16_t to_rank = 0;
   uint64_t group = 0;  // id of the group, agreed by its ranks

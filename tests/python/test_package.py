@@ -79,7 +79,8 @@ def _stub_names(tree: ast.Module) -> dict[str, set[str]]:
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             names[""].add(node.target.id)
         elif isinstance(node, ast.ClassDef):
-            names[node.name] = {n.name for n in node.body if isinstance(n, ast.FunctionDef)}
+            functions = [n.name for n in node.body if isinstance(n, ast.FunctionDef)]
+            names[node.name] = {name for name in functions if not name.startswith("_")}
     return names
 
 
@@ -98,14 +99,16 @@ def test_the_stub_has_the_extensions_parameters() -> None:
     for node in stub.body:
         if isinstance(node, ast.ClassDef):
             for method in node.body:
-                if isinstance(method, ast.FunctionDef) and not _is_property(method):
+                if isinstance(method, ast.FunctionDef) and not _is_special(method):
                     _check_parameters(getattr(getattr(_core, node.name), method.name), method)
         elif isinstance(node, ast.FunctionDef):
             _check_parameters(getattr(_core, node.name), node)
 
 
-def _is_property(method: ast.FunctionDef) -> bool:
-    return any(isinstance(d, ast.Name) and d.id == "property" for d in method.decorator_list)
+def _is_special(method: ast.FunctionDef) -> bool:
+    return method.name.startswith("_") or any(
+        isinstance(d, ast.Name) and d.id == "property" for d in method.decorator_list
+    )
 
 
 def _check_parameters(function: Any, node: ast.FunctionDef) -> None:

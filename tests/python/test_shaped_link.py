@@ -15,7 +15,8 @@ import pytest
 
 import tersum
 from tersum.cli import shaped_link
-from tersum.cli.shaped_link import ShapedLink, ShapedLinkError, parse_rate, wire_seconds
+from tersum.cli.network_namespaces import NamespaceError
+from tersum.cli.shaped_link import ShapedLink, parse_rate, wire_seconds
 
 REASON = shaped_link.unavailable_reason()
 needs_links = pytest.mark.skipif(REASON is not None, reason=f"no shaped links: {REASON}")
@@ -91,7 +92,7 @@ def test_bad_arguments() -> None:
 def test_without_root_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert "run as root (sudo)" in (shaped_link.unavailable_reason() or "")
-    with pytest.raises(ShapedLinkError, match="run as root"), ShapedLink():
+    with pytest.raises(NamespaceError, match="run as root"), ShapedLink():
         pass
 
 

@@ -130,9 +130,11 @@ void Cluster::meet_by_stepping() {
     }
     const auto& process = processes_[static_cast<size_t>(process_of(rank))];
     const CommunicatorOptions& options = options_.communicator;
-    auto member =
-        std::make_shared<Member>(process, kGroup, rank, std::move(places),
-                                 SliceLimits{options.slice_bytes, options.window_bytes}, false);
+    std::shared_ptr<const Topology> topology;
+    if (!options.topology.empty()) topology = open_topology(options.topology).value();
+    auto member = std::make_shared<Member>(
+        process, kGroup, rank, std::move(places),
+        SliceLimits{options.slice_bytes, options.window_bytes}, false, std::move(topology));
     process->node().register_member(member);
     at(rank) = Communicator(std::make_shared<CommunicatorImpl>(process, member, options, false));
   }

@@ -37,6 +37,7 @@ from tersum.cli.shaped_link import parse_rate
 from tersum.communicator import Communicator
 from tersum.errors import TersumError
 from tersum.store import TorchStore
+from tersum.topologies import TopologyShape, read_topology, topology_text
 
 _T = TypeVar("_T")
 
@@ -92,7 +93,7 @@ def add_parser(commands: Any) -> None:
         type=_list_of(None),
         default=("int8/128",),
         metavar="LIST",
-        help="codecs, e.g. exact,bf16,int8/128,int4 (default int8/128)",
+        help="codecs, e.g. exact,bf16,int8/128,int4,auto (default int8/128)",
     )
     what.add_argument(
         "--plan",
@@ -111,12 +112,7 @@ def add_parser(commands: Any) -> None:
     how.add_argument("--ranks", type=positive, metavar="N", help="local processes (default 2)")
     how.add_argument("--transport", choices=TRANSPORTS, default="auto", help="default auto")
     how.add_argument("--streams", type=whole, default=0, metavar="N", help="TCP streams per pair")
-    how.add_argument(
-        "--link",
-        metavar="RATE",
-        type=_checked(lambda text: (parse_rate(text), text)[1], lambda _: True, ""),
-        help="one network namespace per rank, joined by links of e.g. 1gbit (root)",
-    )
+    _add_wires(how)
     how.add_argument("--iters", type=positive, default=20, metavar="N", help="default 20")
     how.add_argument("--warmup", type=whole, default=3, metavar="N", help="default 3")
     how.add_argument(
@@ -135,9 +131,40 @@ def add_parser(commands: Any) -> None:
     )
     how.add_argument("--store", metavar="URL", help="where ranks of a launcher meet")
     output = parser.add_argument_group("output")
+    _add_choices(how, output)
     output.add_argument("--json", type=Path, metavar="FILE", help="also write the rows as JSON")
     output.add_argument("--plot", type=Path, metavar="FILE", help="also draw them (PNG)")
     parser.set_defaults(run=run)
+
+
+def _add_wires(how: argparse._ArgumentGroup) -> None:
+    how.add_argument(
+        "--link",
+        metavar="RATE",
+        type=_checked(lambda text: (parse_rate(text), text)[1], lambda _: True, ""),
+        help="one network namespace per rank, joined by links of e.g. 1gbit (root)",
+    )
+    how.add_argument(
+        "--topology",
+        metavar="NAME|FILE",
+        help="one network namespace per host, wired as ring8, torus2x4, mesh4, star8, pair or a "
+        "topology file says; --link gives named topologies' rate (default 1gbit; root)",
+    )
+
+
+def _add_choices(how: argparse._ArgumentGroup, output: argparse._ArgumentGroup) -> None:
+    how.add_argument(
+        "--max-rel-error",
+        type=_checked(float, lambda value: value >= 0, "must be 0 or more"),
+        default=0.0,
+        metavar="E",
+        help="what --codec auto may cost in accuracy; default 0: what int8/128 does",
+    )
+    output.add_argument(
+        "--explain",
+        action="store_true",
+        help="tune first, and say below each row what a call left open took, and why",
+    )
 
 
 def _add_libraries(what: argparse._ArgumentGroup) -> None:
@@ -167,6 +194,8 @@ def make_options(arguments: argparse.Namespace) -> PerfOptions:
     if arguments.plot and importlib.util.find_spec("matplotlib") is None:
         raise CommandError("--plot needs matplotlib: pip install matplotlib", exit_status=2)
     for codec in arguments.codec:
+        if codec == "auto":
+            continue
         try:
             tersum.codec_info(codec)
         except TersumError as error:
@@ -175,7 +204,9 @@ def make_options(arguments: argparse.Namespace) -> PerfOptions:
         op=arguments.op,
         redop=arguments.redop,
         dtype=arguments.dtype,
-        codecs=tuple(tersum.codec_info(codec).spec for codec in arguments.codec),
+        codecs=tuple(
+            codec if codec == "auto" else tersum.codec_info(codec).spec for codec in arguments.codec
+        ),
         plans=arguments.plan,
         transport=arguments.transport,
         sizes=tuple(size_range(arguments.min_bytes, arguments.max_bytes, arguments.factor)),
@@ -188,7 +219,12 @@ def make_options(arguments: argparse.Namespace) -> PerfOptions:
         timeout_ms=arguments.timeout_ms,
         streams=arguments.streams,
         metrics_port=arguments.metrics_port,
-        link_bits_per_s=parse_rate(arguments.link) if arguments.link else 0,
+        link_bits_per_s=(
+            parse_rate(arguments.link) if arguments.link and not arguments.topology else 0
+        ),
+        explain=arguments.explain,
+        max_rel_error=arguments.max_rel_error,
+        topology=topology_text(arguments.topology or ""),
     )
     if "one_shot" in options.plans and options.op != "all_reduce":
         raise CommandError(f"--plan one_shot is for all_reduce, not {options.op}", exit_status=2)
@@ -221,7 +257,9 @@ def run(arguments: argparse.Namespace) -> int:
         ranks = arguments.ranks or 2
         if arguments.link and ranks < 2:
             raise CommandError("--link joins 2 ranks or more: add --ranks 2", exit_status=2)
-        rows: Iterator[Row | Skip] = run_local_ranks(options, ranks, arguments.link)
+        shape = _read_topology(arguments) if arguments.topology else None
+        ranks = shape["ranks"] if shape else ranks
+        rows: Iterator[Row | Skip] = run_local_ranks(options, ranks, arguments.link, shape)
         return _report(rows, options, ranks, arguments, skipped)
     _check_place(place, arguments)
     try:
@@ -245,9 +283,10 @@ def _check_place(place: Place, arguments: argparse.Namespace) -> None:
             "leave --ranks away",
             exit_status=2,
         )
-    if arguments.link:
+    if arguments.link or arguments.topology:
+        option = "--topology" if arguments.topology else "--link"
         raise CommandError(
-            f"--link shapes processes that tersum starts itself, not those of {place.launcher}",
+            f"{option} shapes processes that tersum starts itself, not those of {place.launcher}",
             exit_status=2,
         )
     if arguments.compare and place.launcher != "torchrun":
@@ -255,6 +294,20 @@ def _check_place(place: Place, arguments: argparse.Namespace) -> None:
             f"--compare gloo under {place.launcher} is not supported: use torchrun, or --ranks",
             exit_status=2,
         )
+
+
+def _read_topology(arguments: argparse.Namespace) -> TopologyShape:
+    try:
+        shape = read_topology(arguments.topology, rate=arguments.link or "1gbit")
+    except TersumError as error:
+        raise CommandError(f"--topology: {error}", exit_status=2) from None
+    if arguments.ranks not in (None, shape["ranks"]):
+        raise CommandError(
+            f"--topology {shape['name']} has {shape['ranks']} ranks but --ranks says "
+            f"{arguments.ranks}: leave --ranks away",
+            exit_status=2,
+        )
+    return shape
 
 
 def _join(place: Place, options: PerfOptions) -> Communicator:

@@ -47,20 +47,36 @@ def tersum_contenders(group: Communicator, options: PerfOptions) -> list[Contend
     ]
 
 
+def allowed_error(codec: str, options: PerfOptions) -> float:
+    """What a contender's calls pass as ``max_rel_error``: only a codec left open is held to it."""
+    return options.max_rel_error if codec == "auto" else 0.0
+
+
 def _tersum_call(
     group: Communicator, options: PerfOptions, codec: str, plan: str
 ) -> Callable[[Values, Values], Callable[[], object]]:
+    error = allowed_error(codec, options)
+
+    def to(out: Values) -> dict[str, Any]:
+        return {"out": out, "max_rel_error": error}
+
     def prepare(x: Values, out: Values) -> Callable[[], object]:
         if options.op == "all_reduce" and options.in_place:
             np.copyto(out, x)
-            return lambda: group.all_reduce(out, options.redop, codec, plan, out=out)
+            return lambda: group.all_reduce(
+                out, options.redop, codec, plan, out=out, max_rel_error=error
+            )
         if options.op == "all_reduce":
-            return lambda: group.all_reduce(x, options.redop, codec, plan, out=out)
+            return lambda: group.all_reduce(
+                x, options.redop, codec, plan, out=out, max_rel_error=error
+            )
         if options.op == "reduce_scatter":
-            return lambda: group.reduce_scatter(x, options.redop, codec, plan, out=out)
+            return lambda: group.reduce_scatter(
+                x, options.redop, codec, plan, out=out, max_rel_error=error
+            )
         if options.op == "all_gather":
-            return lambda: group.all_gather(x, codec, plan, out=out)
-        return lambda: group.broadcast(x, 0, codec, plan, out=out)
+            return lambda: group.all_gather(x, codec, plan, **to(out))
+        return lambda: group.broadcast(x, 0, codec, plan, **to(out))
 
     return prepare
 

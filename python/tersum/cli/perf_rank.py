@@ -16,12 +16,12 @@ import numpy as np
 
 from tersum import _core
 from tersum.cli import perf_data
-from tersum.cli.perf_contender import Contender, optimal_wire_bytes
+from tersum.cli.perf_contender import Contender, allowed_error, optimal_wire_bytes
 from tersum.cli.perf_data import Oracle, Values
 from tersum.cli.perf_options import LinkRow, PerfOptions, Row, Skip, wire_share
 from tersum.cli.shaped_link import wire_seconds
 from tersum.codecs import codec_info
-from tersum.communicator import Communicator
+from tersum.communicator import Communicator, PathChoice
 
 _TURNS_MAX = 5  # more where calls in place would overflow
 
@@ -59,6 +59,8 @@ def measure(
     exhaust the iterator; all get the same rows. A contender whose processes fail is left out from
     then on, and rank 0 says why."""
     running = list(contenders)
+    if options.explain or "auto" in options.codecs:
+        group.tune()
     try:
         for size in options.sizes:
             case = make_case(group, options, size)
@@ -73,7 +75,10 @@ def measure(
                     yield Skip(skipped=f"{contender.library} skipped: {_failure(contender)}")
                     continue
                 samples = Samples(seconds[i], sent[i], rel_error, wrong)
-                yield make_row(group.size, contender, case, options, samples)
+                row = make_row(group.size, contender, case, options, samples)
+                if options.explain and contender.library == "tersum":
+                    row["explanation"] = _explain(_choice(group, contender, case.elements, options))
+                yield row
             running = [contender for contender in running if contender not in failed]
     finally:
         for contender in contenders:
@@ -220,6 +225,31 @@ def _different(group: Communicator, out: Values) -> int:
     return int(np.count_nonzero(unequal.any(axis=1)))
 
 
+def _choice(
+    group: Communicator, contender: Contender, elements: int, options: PerfOptions
+) -> PathChoice:
+    """What the contender's calls take where they leave something open."""
+    per_rank = options.op in ("reduce_scatter", "all_gather")
+    return group.choose(
+        options.op,
+        elements // group.size if per_rank else elements,
+        options.dtype,
+        options.redop,
+        contender.codec,
+        contender.plan,
+        max_rel_error=allowed_error(contender.codec, options),
+    )
+
+
+def _explain(choice: PathChoice) -> str:
+    expected = f", expected {choice.seconds * 1e6:.1f} us" if choice.seconds else ""
+    weighed = "; ".join(
+        f"{option.codec} {option.plan} {option.seconds * 1e6:.1f} us" for option in choice.options
+    )
+    text = f"{choice.codec} {choice.plan}{expected}: {choice.reason}"
+    return f"{text} (weighed: {weighed})" if weighed else text
+
+
 def _bounds(
     group: Communicator, contender: Contender, oracle: Oracle, count: int, options: PerfOptions
 ) -> perf_data.Floats:
@@ -229,26 +259,27 @@ def _bounds(
     reducing = options.op in ("all_reduce", "reduce_scatter")
     if native or (reducing and options.redop in ("max", "min")):
         return slack
-    block = max(perf_data.GRAIN, codec_info(contender.codec).block)
+    choice = _choice(group, contender, count, options)
+    block = max(perf_data.GRAIN, codec_info(choice.codec).block)
     absmax = perf_data.block_max(oracle.absmax, block // perf_data.GRAIN)
     sum_absmax = perf_data.block_max(oracle.sum_absmax, block // perf_data.GRAIN)
     if reducing:
         scale = group.size if options.redop == "avg" else 1
-        plan = contender.plan if options.op == "all_reduce" else "two_step"
+        plan = choice.plan if options.op == "all_reduce" else "two_step"
         bound = np.empty_like(absmax)
         sums = scale * sum_absmax
-        group._core.error_bounds(contender.codec, plan, count, options.dtype, absmax, sums, bound)
+        group._core.error_bounds(choice.codec, plan, count, options.dtype, absmax, sums, bound)
         bound /= scale
     else:
         bound = np.empty_like(absmax)
-        _core.codec_error_bounds(contender.codec, options.dtype, absmax, bound)
+        _core.codec_error_bounds(choice.codec, options.dtype, absmax, bound)
     grains = block // perf_data.GRAIN
     return np.asarray(np.repeat(bound, grains)[: len(slack)] + slack)
 
 
 def make_row(
     ranks: int, contender: Contender, case: Case, options: PerfOptions, samples: Samples
-) -> Row:
+) -> LinkRow:
     """The row of one contender at one size."""
     array_bytes = case.elements * case.x.dtype.itemsize
     time_us = float(np.median(samples.seconds)) * 1e6

@@ -20,24 +20,32 @@ from typing import Any
 
 import tersum
 from tersum.cli.command_error import CommandError
+from tersum.cli.network_namespaces import NamespaceError, RankNetwork
 from tersum.cli.perf_options import PerfOptions, Row, Skip
-from tersum.cli.shaped_link import ShapedLink, ShapedLinkError
-
-_LINK_PORT = 29_500  # any port will do in a namespace of one's own
+from tersum.cli.shaped_link import ShapedLink
+from tersum.cli.wired_topology import WiredTopology
+from tersum.topologies import TopologyShape
 
 
 def run_local_ranks(
-    options: PerfOptions, ranks: int, link_rate: str | None
+    options: PerfOptions, ranks: int, link_rate: str | None, shape: TopologyShape | None = None
 ) -> Iterator[Row | Skip]:
-    """Rows, as they are measured by ``ranks`` processes of this machine. All processes, namespaces
-    and files are gone when the iterator ends, in whatever way."""
+    """Rows, as they are measured by ``ranks`` processes of this machine, on a link of
+    ``link_rate`` or on the wires of ``shape``. All processes, namespaces and files are gone when
+    the iterator ends, in whatever way."""
     with contextlib.ExitStack() as stack:
-        link = None
-        if link_rate is not None:
+        link: RankNetwork | None = None
+        if shape is not None or link_rate is not None:
             try:
-                link = stack.enter_context(ShapedLink(ranks, link_rate))
-            except ShapedLinkError as error:
-                raise CommandError(f"--link: {error}") from error
+                network = (
+                    WiredTopology(shape)
+                    if shape is not None
+                    else ShapedLink(ranks, link_rate or "1gbit")
+                )
+                link = stack.enter_context(network)
+            except NamespaceError as error:
+                asked = "--link" if shape is None else "--topology"
+                raise CommandError(f"{asked}: {error}") from error
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tersum-perf-"))
         children: list[subprocess.Popen[bytes]] = []
         stack.callback(_stop, children)
@@ -47,14 +55,13 @@ def run_local_ranks(
 
 
 def _start(
-    options: PerfOptions, rank: int, ranks: int, link: ShapedLink | None, folder: str
+    options: PerfOptions, rank: int, ranks: int, link: RankNetwork | None, folder: str
 ) -> subprocess.Popen[bytes]:
-    # Rank 0 picks the port when it serves the store; a file tells the others nothing earlier than
-    # that, so on loopback the folder itself is the store.
+    # The folder is the store: all ranks see it, whatever wires they have.
     job = {
         "rank": rank,
         "size": ranks,
-        "store": f"file://{folder}/store" if link is None else _link_store(link),
+        "store": f"file://{folder}/store",
         "listen": "127.0.0.1" if link is None else link.addresses[rank],
         "meet": os.path.join(folder, "gloo"),
         "options": options.to_json(),
@@ -72,10 +79,6 @@ def _start(
         stderr=subprocess.PIPE,
         start_new_session=True,  # Ctrl-C is the parent's to handle
     )
-
-
-def _link_store(link: ShapedLink) -> str:
-    return f"tcp://{link.addresses[0]}:{_LINK_PORT}"
 
 
 def _python_path() -> str:

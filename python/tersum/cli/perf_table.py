@@ -87,7 +87,8 @@ def line(row: Row, redop: str) -> str:
     if "wire_bound_us" in link_row:
         cells += [f"{link_row['wire_bound_us']:.1f}", f"{link_row['wire_ratio']:.3f}"]
         columns += _LINK_COLUMNS
-    return "  " + " ".join(f"{cell:>{c[1]}}" for cell, c in zip(cells, columns, strict=True))
+    text = "  " + " ".join(f"{cell:>{c[1]}}" for cell, c in zip(cells, columns, strict=True))
+    return text + (f"\n#   {link_row['explanation']}" if "explanation" in link_row else "")
 
 
 def footer(rows: Sequence[Row], wrong: int) -> str:

@@ -67,6 +67,7 @@ def main() -> int:
                 listen=job["listen"],
                 transport=options.transport,
                 streams=options.streams,
+                topology=options.topology,
             ) as group,
         ):
             for row in measure(group, make_contenders(group, options, job["meet"]), options):

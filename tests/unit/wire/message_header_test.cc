@@ -12,7 +12,7 @@ namespace {
 using HeaderBytes = std::array<std::byte, kMessageHeaderBytes>;
 
 bool same(const MessageHeader& a, const MessageHeader& b) {
-  return a.kind == b.kind && a.phase == b.phase && a.flags == b.flags &&
+  return a.kind == b.kind && a.phase == b.phase && a.via == b.via &&
          a.from_rank == b.from_rank && a.to_rank == b.to_rank && a.group == b.group &&
          a.call == b.call && a.chunk == b.chunk && a.slice == b.slice &&
          a.payload_bytes == b.payload_bytes;
@@ -28,7 +28,7 @@ TEST(MessageHeader, EveryByteIsWhereTheDocumentSays) {
   MessageHeader header;
   header.kind = MessageKind::kData;
   header.phase = FlowPhase::kGather;
-  header.flags = 0x0302;
+  header.via = 0x0302;
   header.from_rank = 0x0504;
   header.to_rank = 0x0706;
   header.group = 0x0F0E0D0C0B0A0908;
@@ -51,7 +51,7 @@ RC_GTEST_PROP(MessageHeaderProperty, RoundTrips, ()) {
   MessageHeader header;
   header.kind = static_cast<MessageKind>(*rc::gen::inRange(1, 8));
   header.phase = static_cast<FlowPhase>(*rc::gen::inRange(0, 2));
-  header.flags = *rc::gen::arbitrary<uint16_t>();
+  header.via = *rc::gen::arbitrary<uint16_t>();
   header.from_rank = *rc::gen::arbitrary<uint16_t>();
   header.to_rank = *rc::gen::arbitrary<uint16_t>();
   header.group = *rc::gen::arbitrary<uint64_t>();

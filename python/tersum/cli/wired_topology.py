@@ -1,0 +1,146 @@
+"""A topology built wire by wire: one network namespace per host and switch, one veth per link.
+
+A host owns one address, on its loopback device, and a route to each host that a link (or a way
+through switches only) leads to; there is no forwarding, so a node of a torus reaches its neighbours
+and nobody else. Both ends of every link have a token bucket of the link's rate.
+
+Thread safety: use one object from one thread. Needs root, and ``ip`` and ``tc`` (iproute2).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import NamedTuple
+
+from tersum.cli.network_namespaces import (
+    NamespaceError,
+    RankNetwork,
+    join,
+    make_switch,
+    new_tag,
+    plug_in,
+    run_tool,
+    shape,
+)
+from tersum.cli.shaped_link import parse_burst
+from tersum.topologies import TopologyShape
+
+_HOSTS_MAX = 250
+
+
+class _Port(NamedTuple):
+    node: int
+    device: str
+    far_node: int
+    rate_bits_per_s: int
+
+
+class WiredTopology(RankNetwork):
+    """Context manager: the hosts and wires of a topology."""
+
+    def __init__(self, topology: TopologyShape, *, burst: str = "72kb") -> None:
+        hosts = len(topology["hosts"])
+        if hosts > _HOSTS_MAX:
+            raise ValueError(f"at most {_HOSTS_MAX} hosts can be wired here, not {hosts}")
+        self.topology = topology
+        self.burst_bytes = parse_burst(burst)
+        tag = new_tag()
+        self._nodes = [f"{tag}-{host}" for host in range(hosts)]
+        self._nodes += [f"{tag}-switch{i}" for i in range(len(topology["switches"]))]
+        self._ports = _ports_of(topology)
+        _refuse_loops(topology)
+        super().__init__(
+            [self._nodes[host] for host in topology["host_of"]],
+            [_address(host) for host in topology["host_of"]],
+            self._nodes,
+        )
+
+    def environment(self, rank: int) -> dict[str, str]:
+        """The address of rank 0, for programs that ask for it; only its neighbours reach it."""
+        self._check_rank(rank)
+        return {"MASTER_ADDR": self.addresses[0]}
+
+    def set_rate(self, factor: float) -> None:
+        """Multiplies the described rate of every link by ``factor``, in place."""
+        self._shape("change", factor)
+
+    def _build(self) -> None:
+        hosts = len(self.topology["hosts"])
+        for switch in self._nodes[hosts:]:
+            make_switch(switch)
+        for i, link in enumerate(self.topology["links"]):
+            left, right = link["between"]
+            join(self._nodes[left], f"wire{i}", self._nodes[right], f"wire{i}")
+        for port in self._ports:
+            if port.node >= hosts:
+                plug_in(self._nodes[port.node], port.device)
+        for host in range(hosts):
+            name, address = self._nodes[host], _address(host)
+            run_tool("ip", "-n", name, "addr", "add", f"{address}/32", "dev", "lo")
+            for other, device in _reachable(self._ports, host, hosts).items():
+                run_tool(
+                    *("ip", "-n", name, "route", "add", f"{_address(other)}/32"),
+                    *("dev", device, "src", address),
+                )
+        self._shape("add", 1.0)
+
+    def _shape(self, verb: str, factor: float) -> None:
+        for port in self._ports:
+            rate = round(port.rate_bits_per_s * factor)
+            shape(self._nodes[port.node], port.device, verb, rate, self.burst_bytes)
+
+
+def _address(host: int) -> str:
+    return f"10.78.0.{host + 1}"
+
+
+def _ports_of(topology: TopologyShape) -> list[_Port]:
+    ports = []
+    for i, link in enumerate(topology["links"]):
+        left, right = link["between"]
+        rate = round(link["bits_per_s"])
+        ports += [_Port(left, f"wire{i}", right, rate), _Port(right, f"wire{i}", left, rate)]
+    return ports
+
+
+def _reachable(ports: list[_Port], host: int, hosts: int) -> dict[int, str]:
+    """Hosts that ``host`` reaches without another host between, and by which of its devices."""
+    by_node = defaultdict(list)
+    for port in ports:
+        by_node[port.node].append(port)
+    found: dict[int, str] = {}
+    for first in by_node[host]:
+        pending, seen = [first.far_node], {host}
+        while pending:
+            node = pending.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            if node < hosts:
+                found.setdefault(node, first.device)
+            else:
+                pending += [port.far_node for port in by_node[node]]
+    return found
+
+
+def _refuse_loops(topology: TopologyShape) -> None:
+    """Bridges without a spanning tree protocol flood for ever where switches form a loop."""
+    hosts = len(topology["hosts"])
+    parent = list(range(hosts + len(topology["switches"])))
+
+    def root(node: int) -> int:
+        while parent[node] != node:
+            node = parent[node]
+        return node
+
+    for link in topology["links"]:
+        left, right = link["between"]
+        if left < hosts or right < hosts:
+            continue
+        if root(left) == root(right):
+            names = topology["switches"]
+            raise NamespaceError(
+                f"the switches {names[left - hosts]} and {names[right - hosts]} are part of a "
+                "loop, which cannot be wired here: leave one of the links between switches away"
+            )
+        parent[root(left)] = root(right)

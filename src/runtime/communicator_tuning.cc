@@ -1,0 +1,102 @@
+// The part of a communicator that settles what a call leaves open: codec and plan.
+#include <algorithm>
+
+#include "runtime/communicator_impl.h"
+#include "runtime/tuning/path_choice.h"
+#include "runtime/tuning/tuner.h"
+
+namespace tersum {
+namespace {
+
+constexpr size_t kRecentChoicesKept = 16;
+
+bool same_call(const CallArguments& a, const CallArguments& b) {
+  return a.collective == b.collective && a.count == b.count && a.type == b.type && a.op == b.op;
+}
+
+}  // namespace
+
+bool CommunicatorImpl::leaves_open(const CallOptions& call_options) const {
+  return call_options.codec == "auto" || call_options.max_rel_error != 0 ||
+         (call_options.plan == PlanKind::kAuto && (table_ != nullptr || !rules_.empty()));
+}
+
+Result<CallOptions> CommunicatorImpl::settle(const CallArguments& arguments,
+                                             const CallOptions& call_options, std::string& codec) {
+  {
+    const std::lock_guard lock(choice_mutex_);
+    if (!leaves_open(call_options)) return call_options;
+  }
+  PathContext context{member_->size(), member_->topology.get(), nullptr, &rules_};
+  if (needs_tuning(context, arguments, call_options)) {
+    bool tuned = false;
+    {
+      const std::lock_guard lock(choice_mutex_);
+      tuned = table_ != nullptr;
+    }
+    if (!tuned) TERSUM_RETURN_IF_ERROR(tune(false));
+  }
+  Result<PathChoice> choice = remembered_choice(arguments, call_options);
+  if (!choice.ok()) return choice.status();
+  codec = choice->codec;
+  CallOptions settled = call_options;
+  settled.codec = codec;
+  settled.plan = choice->plan;
+  return settled;
+}
+
+Result<PathChoice> CommunicatorImpl::remembered_choice(const CallArguments& arguments,
+                                                       const CallOptions& call_options) {
+  const std::lock_guard lock(choice_mutex_);
+  for (const RecentChoice& recent : recent_) {
+    if (same_call(recent.arguments, arguments) && recent.asked_codec == call_options.codec &&
+        recent.asked.plan == call_options.plan &&
+        recent.asked.max_rel_error == call_options.max_rel_error) {
+      return recent.choice;
+    }
+  }
+  const PathContext context{member_->size(), member_->topology.get(), table_.get(), &rules_};
+  Result<PathChoice> choice = choose_path(context, arguments, call_options);
+  if (!choice.ok()) return choice;
+  if (recent_.size() >= kRecentChoicesKept) recent_.erase(recent_.begin());
+  recent_.push_back({arguments, call_options, std::string(call_options.codec), *choice});
+  return choice;
+}
+
+Result<PathChoice> CommunicatorImpl::choose(const CallArguments& arguments,
+                                            const CallOptions& call_options) {
+  const std::lock_guard lock(choice_mutex_);
+  const PathContext context{member_->size(), member_->topology.get(), table_.get(), &rules_};
+  if (needs_tuning(context, arguments, call_options)) {
+    return invalid_argument(
+        "this group has not been tuned, so nothing is known to choose a codec by; call tune() on "
+        "every rank first");
+  }
+  return choose_path(context, arguments, call_options);
+}
+
+Status CommunicatorImpl::tune(bool fresh) {
+  const std::lock_guard tuning_lock(tuning_mutex_);
+  {
+    const std::lock_guard lock(choice_mutex_);
+    if (table_ != nullptr && !fresh) return {};
+  }
+  TuningRequest request;
+  request.size = member_->size();
+  request.topology = member_->topology.get();
+  request.key = tuning_key_;
+  request.fresh = fresh;
+  const RunCall run_call = [&](const CallArguments& arguments, const CallOptions& call_options) {
+    auto operation = start_call(member_, arguments, call_options, options_.timeout_ms, 0, false,
+                                nullptr, nullptr);
+    return operation.ok() ? operation.value()->wait(-1) : operation.status();
+  };
+  Result<TuningTable> table = tune_group(request, progress_->clock(), run_call);
+  if (!table.ok()) return table.status();
+  const std::lock_guard lock(choice_mutex_);
+  table_ = std::make_shared<const TuningTable>(std::move(table).value());
+  recent_.clear();
+  return {};
+}
+
+}  // namespace tersum

@@ -1,0 +1,202 @@
+#include "runtime/tuning/path_choice.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <string>
+
+#include "codec/codec.h"
+
+namespace tersum {
+namespace {
+
+constexpr std::string_view kAutoCodec = "auto";
+
+bool reduces(Collective collective) {
+  return collective == Collective::kAllReduce || collective == Collective::kReduceScatter;
+}
+
+// Elements of the whole array: every rank's parts together where a call counts one rank's.
+size_t whole_count(const PathContext& context, const CallArguments& arguments) {
+  const bool per_rank = arguments.collective == Collective::kReduceScatter ||
+                        arguments.collective == Collective::kAllGather;
+  return per_rank ? arguments.count * static_cast<size_t>(context.size) : arguments.count;
+}
+
+bool lossy_may_serve(const PathContext& context, const CallArguments& arguments,
+                     const CallOptions& options) {
+  if (context.size == 1 || arguments.count == 0) return false;
+  // Values that are only copied stay as they are unless the caller says how wrong they may be.
+  if (!reduces(arguments.collective) && options.max_rel_error <= 0) return false;
+  if (arguments.collective == Collective::kBarrier) return false;
+  const Result<const Codec*> codec = find_codec("int8/128", arguments.type, arguments.op);
+  return codec.ok() && !codec.value()->lossless();
+}
+
+const TuningRule* rule_for(const PathContext& context, const CallArguments& arguments) {
+  if (context.rules == nullptr) return nullptr;
+  return find_rule(*context.rules, arguments.collective,
+                   whole_count(context, arguments) * element_bytes(arguments.type));
+}
+
+std::string percent(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.2g", value);
+  return text;
+}
+
+// How often values are quantized on the way that this call would take.
+Result<PlanErrorTerms> error_terms(const PathContext& context, const CallArguments& arguments,
+                                   const CallOptions& options) {
+  PlanErrorTerms terms;
+  terms.finals = 1;
+  if (!reduces(arguments.collective)) return terms;
+  PlanRequest request;
+  request.size = context.size;
+  request.count = static_cast<size_t>(context.size);  // terms do not depend on the length
+  request.topology = context.topology;
+  request.kind =
+      options.plan != PlanKind::kAuto && options.plan != PlanKind::kOneShot
+          ? options.plan
+          : choose_plan(request.collective, request.size, size_t{1} << 30, context.topology);
+  Result<Plan> plan = make_plan(request);
+  if (!plan.ok()) return plan.status();
+  return plan_error_terms(plan.value());
+}
+
+// Of the measured codecs the one that puts about as many bytes on the wire.
+std::string_view measured_like(std::string_view codec) {
+  const auto bits = [](std::string_view spec) {
+    const Result<const Codec*> found = find_codec(spec, DataType::kFloat32, ReduceOp::kSum);
+    return found.ok() ? static_cast<double>(found.value()->wire_bytes(1024)) : 0.0;
+  };
+  std::string_view best = tuning_codecs().front();
+  for (const std::string_view candidate : tuning_codecs()) {
+    if (std::abs(bits(candidate) - bits(codec)) < std::abs(bits(best) - bits(codec))) {
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+// Ways of the table for this call. The table is of float32: a lossy codec costs what it costs for
+// as many float32 values, the exact path what as many bytes cost.
+std::vector<TuningOption> ranked(const PathContext& context, const CallArguments& arguments,
+                                 const std::vector<std::string_view>& codecs, PlanKind plan) {
+  if (context.table == nullptr) return {};
+  const size_t count = whole_count(context, arguments);
+  std::vector<TuningOption> options = context.table->rank_ways(
+      count * element_bytes(arguments.type), count * sizeof(float), codecs);
+  std::erase_if(options, [&](const TuningOption& option) {
+    if (plan != PlanKind::kAuto && option.way.plan != plan) return true;
+    return option.way.plan == PlanKind::kOneShot && arguments.collective != Collective::kAllReduce;
+  });
+  return options;
+}
+
+PathChoice take_best(const std::vector<TuningOption>& options, std::string reason) {
+  PathChoice choice;
+  choice.codec = options.front().way.codec;
+  choice.plan = options.front().way.plan;
+  choice.seconds = options.front().seconds;
+  choice.reason = std::move(reason);
+  for (const TuningOption& option : options) {
+    choice.options.push_back({std::string(option.way.codec), option.way.plan, option.seconds});
+  }
+  return choice;
+}
+
+PathChoice named(std::string codec, PlanKind plan, std::string reason) {
+  PathChoice choice;
+  choice.codec = std::move(codec);
+  choice.plan = plan;
+  choice.reason = std::move(reason);
+  return choice;
+}
+
+Result<PathChoice> choose_plan_only(const PathContext& context, const CallArguments& arguments,
+                                    const CallOptions& options) {
+  std::string codec(options.codec);
+  if (options.plan != PlanKind::kAuto) {
+    return named(std::move(codec), options.plan, "codec and plan are the caller's");
+  }
+  const TuningRule* rule = rule_for(context, arguments);
+  if (rule != nullptr && rule->plan != PlanKind::kAuto) {
+    return named(std::move(codec), rule->plan, "the plan is a tuning rule's");
+  }
+  const Result<const Codec*> found = find_codec(codec, arguments.type, arguments.op);
+  if (!found.ok()) return found.status();
+  const std::string_view like =
+      found.value()->lossless() ? tuning_codecs().front() : measured_like(codec);
+  const auto ways = ranked(context, arguments, {like}, PlanKind::kAuto);
+  if (ways.empty()) {
+    return named(std::move(codec), PlanKind::kAuto, "not tuned: the plan is the rule of thumb's");
+  }
+  PathChoice choice = take_best(ways, "the fastest plan measured for this codec and size");
+  choice.codec = std::move(codec);
+  return choice;
+}
+
+Status check_error(const PathContext& context, const CallArguments& arguments,
+                   const CallOptions& options) {
+  if (options.max_rel_error < 0 || !std::isfinite(options.max_rel_error)) {
+    return invalid_argument("max_rel_error is " + percent(options.max_rel_error) +
+                            "; pass a part of the largest magnitude, such as 0.01, or 0");
+  }
+  if (options.max_rel_error == 0 || options.codec == kAutoCodec) return {};
+  const Result<const Codec*> codec = find_codec(options.codec, arguments.type, arguments.op);
+  if (!codec.ok()) return codec.status();
+  if (codec.value()->lossless()) return {};
+  Result<PlanErrorTerms> terms = error_terms(context, arguments, options);
+  if (!terms.ok()) return terms.status();
+  const double bound = relative_error_bound(options.codec, terms.value(), context.size);
+  if (bound <= options.max_rel_error) return {};
+  return invalid_argument("codec " + std::string(options.codec) + " may be wrong by " +
+                          percent(bound) + " here, above max_rel_error " +
+                          percent(options.max_rel_error) + "; name a finer codec, or auto");
+}
+
+}  // namespace
+
+bool needs_tuning(const PathContext& context, const CallArguments& arguments,
+                  const CallOptions& options) {
+  if (options.codec != kAutoCodec || context.table != nullptr) return false;
+  const TuningRule* rule = rule_for(context, arguments);
+  if (rule != nullptr && !rule->codec.empty()) return false;
+  return lossy_may_serve(context, arguments, options);
+}
+
+Result<PathChoice> choose_path(const PathContext& context, const CallArguments& arguments,
+                               const CallOptions& options) {
+  TERSUM_RETURN_IF_ERROR(check_error(context, arguments, options));
+  if (options.codec != kAutoCodec) return choose_plan_only(context, arguments, options);
+  CallOptions settled = options;
+  settled.codec = "exact";
+  if (!lossy_may_serve(context, arguments, options)) {
+    Result<PathChoice> choice = choose_plan_only(context, arguments, settled);
+    if (choice.ok()) choice->reason = "only the exact path serves this call; " + choice->reason;
+    return choice;
+  }
+  const TuningRule* rule = rule_for(context, arguments);
+  if (rule != nullptr && !rule->codec.empty()) {
+    settled.codec = rule->codec;
+    TERSUM_RETURN_IF_ERROR(check_error(context, arguments, settled));
+    Result<PathChoice> choice = choose_plan_only(context, arguments, settled);
+    if (choice.ok()) choice->reason = "the codec is a tuning rule's; " + choice->reason;
+    return choice;
+  }
+  Result<PlanErrorTerms> terms = error_terms(context, arguments, options);
+  if (!terms.ok()) return terms.status();
+  const auto codecs = codecs_within(options.max_rel_error, terms.value(), context.size);
+  const PlanKind plan =
+      rule != nullptr && options.plan == PlanKind::kAuto ? rule->plan : options.plan;
+  const auto ways = ranked(context, arguments, codecs, plan);
+  if (ways.empty()) {
+    return choose_plan_only(context, arguments, settled);  // a plan that was not measured
+  }
+  return take_best(ways, ways.front().way.codec == "exact"
+                             ? "no codec within the allowed error was clearly faster than exact"
+                             : "the fastest measured way within the allowed error");
+}
+
+}  // namespace tersum

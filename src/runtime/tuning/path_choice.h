@@ -1,0 +1,34 @@
+// choose_path: codec and plan of a call that leaves one of them to tersum, and why.
+//
+// Thread safety: pure function. Invariant: the choice depends only on what all ranks of the group
+// hold alike (table, rules, topology) and on the call's arguments.
+#pragma once
+
+#include <vector>
+
+#include "plan/topology.h"
+#include "runtime/start_call.h"
+#include "runtime/tuning/tuning_rules.h"
+#include "runtime/tuning/tuning_table.h"
+#include "tersum/communicator.h"
+#include "tersum/status.h"
+
+namespace tersum {
+
+struct PathContext {
+  int size = 1;
+  const Topology* topology = nullptr;
+  const TuningTable* table = nullptr;  // null: not tuned
+  const std::vector<TuningRule>* rules = nullptr;
+};
+
+// Whether choosing needs a table that `context` does not have: the codec is open, and a lossy one
+// could serve the call.
+bool needs_tuning(const PathContext& context, const CallArguments& arguments,
+                  const CallOptions& options);
+
+// kInvalidArgument: max_rel_error is negative, or below what the named codec can guarantee.
+Result<PathChoice> choose_path(const PathContext& context, const CallArguments& arguments,
+                               const CallOptions& options);
+
+}  // namespace tersum

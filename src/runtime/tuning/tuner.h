@@ -1,0 +1,41 @@
+// Tuner: measures a group by running collectives in it, so that calls can choose by fact.
+//
+// What is measured is what a call will meet: link, latency, codec kernels, shared memory's
+// placement and the cost of the engine itself, all in one number per codec, plan and size.
+//
+// Thread safety: one tuning of a group at a time; blocks. Collective: all ranks take part. What is
+// decided on the way (whether a cached table holds, when to stop) is agreed by all of them first.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "base/clock.h"
+#include "plan/topology.h"
+#include "runtime/start_call.h"
+#include "runtime/tuning/tuning_table.h"
+#include "tersum/status.h"
+
+namespace tersum {
+
+struct TuningRequest {
+  int size = 1;
+  const Topology* topology = nullptr;
+  // Names hosts, wires and versions of the group; equal on all ranks. Empty: nothing is cached.
+  std::string key;
+  // Measure although a cached table seems to hold.
+  bool fresh = false;
+  int64_t budget_ms = 200;
+};
+
+// Runs one collective of the group and waits for it.
+using RunCall = std::function<Status(const CallArguments&, const CallOptions&)>;
+
+// The table, equal on all ranks. A table in the cache (tuning_cache.h) is taken if every rank has
+// the same one and one measured point still comes out within a factor of two. Errors are those of
+// the calls.
+Result<TuningTable> tune_group(const TuningRequest& request, const Clock& clock,
+                               const RunCall& run_call);
+
+}  // namespace tersum

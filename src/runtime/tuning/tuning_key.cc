@@ -1,0 +1,35 @@
+#include "runtime/tuning/tuning_key.h"
+
+#include "runtime/group_id.h"
+#include "tersum/version.h"
+
+namespace tersum {
+namespace {
+
+// "boot=…;net=…;" of an address; process ids and ports change with every run.
+std::string host_part(const std::string& address) {
+  std::string part;
+  for (const char* field : {"boot=", "net="}) {
+    const size_t begin = address.find(field);
+    if (begin == std::string::npos) continue;
+    part += address.substr(begin, address.find(';', begin) - begin) + ";";
+  }
+  return part;
+}
+
+}  // namespace
+
+std::string make_tuning_key(const std::vector<std::string>& addresses,
+                            const CommunicatorOptions& options) {
+  std::string hosts;
+  for (const std::string& address : addresses) hosts += host_part(address) + "\n";
+  return "tersum tuning 1, version " TERSUM_VERSION ", wire " + std::to_string(kWireVersion) +
+         ", ranks " + std::to_string(addresses.size()) + ", transport " +
+         std::string(transport_kind_name(options.transport)) + ", streams " +
+         std::to_string(options.tcp_streams) + ", slice " + std::to_string(options.slice_bytes) +
+         ", window " + std::to_string(options.window_bytes) + ", wires " +
+         std::to_string(text_digest(options.topology)) + ", hosts " +
+         std::to_string(text_digest(hosts));
+}
+
+}  // namespace tersum

@@ -1,0 +1,18 @@
+// The key under which a group's tuning is kept: everything that the numbers depend on.
+//
+// Thread safety: pure function.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tersum/options.h"
+
+namespace tersum {
+
+// One line: versions, instruction set, transport, wires, and each rank's host and network. Equal on
+// all ranks that pass equal arguments. Another host, boot or version gives another key.
+std::string make_tuning_key(const std::vector<std::string>& addresses,
+                            const CommunicatorOptions& options);
+
+}  // namespace tersum

@@ -1,0 +1,172 @@
+#include "runtime/tuning/tuning_table.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <tuple>
+#include <utility>
+
+#include "base/check.h"
+#include "codec/codec.h"
+#include "runtime/error_bound.h"
+
+namespace tersum {
+namespace {
+
+// A quantized way must be faster by this factor: minima of a few calls wander by some percent.
+constexpr double kClearGain = 1.1;
+// How far beyond its largest measured size a way may be used: one_shot is measured while small.
+constexpr double kReach = 4;
+
+std::tuple<std::string_view, PlanKind> way_key(const TuningWay& way) {
+  return {way.codec, way.plan};
+}
+
+bool before(const TuningPoint& a, const TuningPoint& b) {
+  return std::tuple(way_key(a.way), a.bytes) < std::tuple(way_key(b.way), b.bytes);
+}
+
+std::optional<std::string_view> known_codec(std::string_view name) {
+  for (const std::string_view codec : tuning_codecs()) {
+    if (codec == name) return codec;
+  }
+  return std::nullopt;
+}
+
+// The next word of a line, cut off its front.
+std::string_view take_word(std::string_view& line) {
+  const size_t end = std::min(line.find(' '), line.size());
+  const std::string_view word = line.substr(0, end);
+  line.remove_prefix(std::min(end + 1, line.size()));
+  return word;
+}
+
+template <typename Number>
+bool parse_number(std::string_view word, Number& value) {
+  const auto parsed = std::from_chars(word.data(), word.data() + word.size(), value);
+  return parsed.ec == std::errc() && parsed.ptr == word.data() + word.size();
+}
+
+std::optional<TuningPoint> parse_point(std::string_view line) {
+  TuningPoint point;
+  const auto codec = known_codec(take_word(line));
+  const auto plan = parse_plan_kind(take_word(line));
+  if (!codec || !plan) return std::nullopt;
+  point.way = {*codec, *plan};
+  if (!parse_number(take_word(line), point.bytes) || point.bytes == 0) return std::nullopt;
+  if (!parse_number(take_word(line), point.seconds)) return std::nullopt;
+  if (!std::isfinite(point.seconds) || point.seconds <= 0 || !line.empty()) return std::nullopt;
+  return point;
+}
+
+}  // namespace
+
+const std::vector<std::string_view>& tuning_codecs() {
+  static const auto* const codecs =
+      new std::vector<std::string_view>{"exact", "bf16", "int8/128", "int4/128"};
+  return *codecs;
+}
+
+TuningTable::TuningTable(std::vector<TuningPoint> points) : points_(std::move(points)) {
+  std::sort(points_.begin(), points_.end(), before);
+}
+
+std::optional<double> TuningTable::seconds(const TuningWay& way, size_t bytes) const {
+  const auto first = std::find_if(points_.begin(), points_.end(),
+                                  [&](const TuningPoint& point) { return point.way == way; });
+  auto last = first;
+  while (last != points_.end() && last->way == way) ++last;
+  if (first == last) return std::nullopt;
+  if (bytes <= first->bytes) return first->seconds;
+  const auto above =
+      std::find_if(first, last, [&](const TuningPoint& point) { return point.bytes >= bytes; });
+  const auto size = static_cast<double>(bytes);
+  if (above != last) {
+    const TuningPoint& low = *(above - 1);
+    const auto low_bytes = static_cast<double>(low.bytes);
+    const double share =
+        std::log(size / low_bytes) / std::log(static_cast<double>(above->bytes) / low_bytes);
+    return low.seconds * std::pow(above->seconds / low.seconds, share);
+  }
+  const TuningPoint& end = *(last - 1);
+  const bool small_only = end.bytes < points_.back().bytes || end.way.plan == PlanKind::kOneShot;
+  if (small_only && size > kReach * static_cast<double>(end.bytes)) return std::nullopt;
+  const double rate_seconds = last - first < 2
+                                  ? end.seconds / static_cast<double>(end.bytes)
+                                  : (end.seconds - (last - 2)->seconds) /
+                                        static_cast<double>(end.bytes - (last - 2)->bytes);
+  return end.seconds + std::max(rate_seconds, 0.0) * (size - static_cast<double>(end.bytes));
+}
+
+std::vector<TuningOption> TuningTable::rank_ways(
+    size_t exact_bytes, size_t float_bytes, const std::vector<std::string_view>& codecs) const {
+  std::vector<TuningOption> options;
+  for (size_t i = 0; i < points_.size(); ++i) {
+    const TuningWay& way = points_[i].way;
+    if (i > 0 && points_[i - 1].way == way) continue;
+    if (std::find(codecs.begin(), codecs.end(), way.codec) == codecs.end()) continue;
+    const size_t bytes = way.codec == "exact" ? exact_bytes : float_bytes;
+    if (const auto predicted = seconds(way, bytes)) options.push_back({way, *predicted});
+  }
+  const auto handicapped = [](const TuningOption& option) {
+    return option.way.codec == "exact" ? option.seconds : option.seconds * kClearGain;
+  };
+  std::stable_sort(options.begin(), options.end(),
+                   [&](const TuningOption& a, const TuningOption& b) {
+                     return handicapped(a) < handicapped(b);
+                   });
+  return options;
+}
+
+std::string TuningTable::to_text(std::string_view key) const {
+  std::string text(key);
+  text += '\n';
+  for (const TuningPoint& point : points_) {
+    std::array<char, 32> digits;
+    const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), point.seconds);
+    text += std::string(point.way.codec) + ' ' + std::string(plan_kind_name(point.way.plan)) + ' ' +
+            std::to_string(point.bytes) + ' ' + std::string(digits.data(), end.ptr) + '\n';
+  }
+  return text;
+}
+
+TuningTable TuningTable::parse(std::string_view text, std::string_view key) {
+  std::vector<TuningPoint> points;
+  bool first = true;
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    if (end == std::string_view::npos) return {};  // cut off
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(end + 1);
+    if (std::exchange(first, false)) {
+      if (line != key) return {};
+      continue;
+    }
+    const auto point = parse_point(line);
+    if (!point) return {};
+    points.push_back(*point);
+  }
+  return TuningTable(std::move(points));
+}
+
+double relative_error_bound(std::string_view codec, const PlanErrorTerms& terms, int ranks) {
+  const Result<const Codec*> found = find_codec(codec, DataType::kFloat32, ReduceOp::kSum);
+  TERSUM_CHECK(found.ok());
+  return compose_error_bound(*found.value(), terms, ranks, 1.0, ranks) / ranks;
+}
+
+std::vector<std::string_view> codecs_within(double max_rel_error, const PlanErrorTerms& terms,
+                                            int ranks) {
+  const double allowed =
+      max_rel_error > 0 ? max_rel_error : relative_error_bound("int8/128", terms, ranks);
+  std::vector<std::string_view> codecs;
+  for (const std::string_view codec : tuning_codecs()) {
+    if (codec == "exact" || relative_error_bound(codec, terms, ranks) <= allowed) {
+      codecs.push_back(codec);
+    }
+  }
+  return codecs;
+}
+
+}  // namespace tersum

@@ -1,0 +1,77 @@
+// TuningTable: how long all_reduce took in this group, by codec, plan and size, and what follows.
+//
+// Thread safety: immutable once shared; pure functions. Invariant: equal on all ranks of a group
+// (the tuner sees to it), so what it chooses is, too.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plan/plan.h"
+#include "tersum/options.h"
+#include "tersum/status.h"
+
+namespace tersum {
+
+// One way for the values of a call.
+struct TuningWay {
+  std::string_view codec;  // of tuning_codecs(): lives for ever
+  PlanKind plan = PlanKind::kTwoStep;
+  friend bool operator==(const TuningWay&, const TuningWay&) = default;
+};
+
+// The codecs that are measured, exact first, then by falling number of wire bits.
+const std::vector<std::string_view>& tuning_codecs();
+
+struct TuningPoint {
+  TuningWay way;
+  size_t bytes = 0;  // of the array, as float32
+  double seconds = 0;
+};
+
+struct TuningOption {
+  TuningWay way;
+  double seconds = 0;  // predicted
+};
+
+class TuningTable {
+ public:
+  TuningTable() = default;
+  explicit TuningTable(std::vector<TuningPoint> points);
+
+  // Log-linear between the measured sizes; beyond the largest, time grows with the bytes that were
+  // added there; below the smallest it stays. Empty for a way that was not measured near that size.
+  [[nodiscard]] std::optional<double> seconds(const TuningWay& way, size_t bytes) const;
+
+  // Every way that was measured for one of `codecs`, the fastest first, except that exact comes
+  // before what is not clearly faster (by a tenth): noise must not cost accuracy. `exact_bytes` is
+  // the array's size as it is, `float_bytes` as float32, which is what a lossy codec's cost
+  // follows.
+  [[nodiscard]] std::vector<TuningOption> rank_ways(
+      size_t exact_bytes, size_t float_bytes, const std::vector<std::string_view>& codecs) const;
+
+  [[nodiscard]] const std::vector<TuningPoint>& points() const { return points_; }
+  [[nodiscard]] bool empty() const { return points_.empty(); }
+
+  // One line per point; `key` says what it was measured for. parse gives an empty table when the
+  // text was written for another key or is damaged.
+  [[nodiscard]] std::string to_text(std::string_view key) const;
+  static TuningTable parse(std::string_view text, std::string_view key);
+
+ private:
+  std::vector<TuningPoint> points_;  // by way, then by size
+};
+
+// The largest error of a float32 sum over `ranks` ranks, as a part of `ranks` times the largest
+// magnitude that any of them holds.
+double relative_error_bound(std::string_view codec, const PlanErrorTerms& terms, int ranks);
+
+// The codecs whose relative_error_bound is at most `max_rel_error`, exact always among them. 0
+// stands for the bound of the default codec, int8/128.
+std::vector<std::string_view> codecs_within(double max_rel_error, const PlanErrorTerms& terms,
+                                            int ranks);
+
+}  // namespace tersum

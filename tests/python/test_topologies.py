@@ -1,0 +1,130 @@
+"""Groups on a topology, and topologies wired of network namespaces."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tersum
+from tersum.cli import shaped_link
+from tersum.cli.network_namespaces import NamespaceError
+from tersum.cli.wired_topology import WiredTopology
+
+Run = Callable[..., list[Any]]
+REASON = shaped_link.unavailable_reason()
+needs_links = pytest.mark.skipif(REASON is not None, reason=f"no shaped links: {REASON}")
+
+PROBE = """
+import errno, socket, sys
+for address in sys.argv[1:]:
+    with socket.socket() as probe:
+        probe.settimeout(5)
+        print(errno.errorcode.get(probe.connect_ex((address, 9)), "0"), flush=True)
+"""
+
+
+@pytest.mark.parametrize("name", ["pair", "ring5", "torus2x3", "star4", "mesh3"])
+def test_sums_on_named_topologies(run_group: Run, name: str) -> None:
+    size = tersum.read_topology(name)["ranks"]
+
+    def body(group: tersum.Communicator) -> Any:
+        x = np.arange(10_007, dtype=np.int64) + group.rank
+        quantized = group.all_reduce(x.astype(np.float32))
+        return group.all_reduce(x), quantized.tobytes(), group.all_gather(x[:3])
+
+    results = run_group(size, body, topology=name)
+    expected = size * np.arange(10_007) + size * (size - 1) // 2
+    gathered = np.concatenate([np.arange(3) + rank for rank in range(size)])
+    for total, _, gather in results:
+        assert (total == expected).all() and (gather == gathered).all()
+    assert len({bits for _, bits, _ in results}) == 1
+
+
+def test_a_topology_file(run_group: Run, tmp_path: Path) -> None:
+    file = tmp_path / "line.json"
+    file.write_text(
+        json.dumps(
+            {
+                "hosts": [{"name": "a", "ranks": [0, 1]}, "b", "c"],
+                "links": [
+                    {"between": ["a", "b"], "rate": "1gbit"},
+                    {"between": ["b", "c"], "rate": "1gbit"},
+                ],
+            }
+        )
+    )
+    results = run_group(
+        4, lambda group: group.all_reduce(np.full(1000, 2.0), codec="exact"), topology=str(file)
+    )
+    assert all((out == 8).all() for out in results)
+
+
+@pytest.mark.parametrize(
+    ("topology", "size", "words"),
+    [
+        ("ring4", 3, "topology ring4 has 4 ranks, the group 3"),
+        ("blob7", 7, "blob7"),
+        ("ring1", 1, "ring1"),
+        ("nowhere.json", 2, "cannot read topology nowhere.json"),
+        ('{"hosts": ["a", "b"],\n "links": [{"between": ["a", "x"]}]}', 2, "line 2"),
+    ],
+)
+def test_bad_topologies(topology: str, size: int, words: str) -> None:
+    store = tersum.MemoryStore()
+    with pytest.raises(tersum.InvalidArgumentError, match=words):
+        tersum.Communicator(0, size, store, topology=topology)
+
+
+def test_a_plan_that_the_wires_do_not_allow(run_group: Run) -> None:
+    def body(group: tersum.Communicator) -> None:
+        with pytest.raises(tersum.TersumError, match="link"):
+            group.all_reduce(np.ones(10, np.float32), plan="two_step")
+
+    run_group(4, body, topology="ring4")
+
+
+def test_shapes() -> None:
+    shape = tersum.read_topology("star3", rate="250mbit", latency_us=7)
+    assert len(shape["hosts"]) == 3
+    assert len(shape["switches"]) == 1 and len(shape["links"]) == 3
+    assert all(link["bits_per_s"] == pytest.approx(250e6) for link in shape["links"])
+    assert all(link["latency_us"] == pytest.approx(7) for link in shape["links"])
+    assert tersum.read_topology("torus2x4")["dims"] == [2, 4]
+
+
+def _reached(wired: WiredTopology, rank: int) -> list[bool]:
+    others = [wired.addresses[r] for r in range(wired.ranks) if r != rank]
+    argv = [sys.executable, "-c", PROBE, *others]
+    with wired.popen(rank, argv, stdout=-1, text=True) as child:
+        assert child.stdout is not None
+        answers = child.stdout.read().split()
+    assert set(answers) <= {"ECONNREFUSED", "ENETUNREACH"}
+    return [answer == "ECONNREFUSED" for answer in answers]
+
+
+@needs_links
+def test_a_node_reaches_its_neighbours_and_nobody_else() -> None:
+    with WiredTopology(tersum.read_topology("ring4")) as wired:
+        assert _reached(wired, 0) == [True, False, True]
+        assert _reached(wired, 2) == [False, True, True]
+    with WiredTopology(tersum.read_topology("star3")) as wired:
+        assert _reached(wired, 1) == [True, True]
+
+
+@needs_links
+def test_switches_in_a_loop_are_refused() -> None:
+    shape = tersum.read_topology("pair")
+    shape["switches"] = ["s", "t"]
+    wire = {"bits_per_s": 1e9, "latency_us": 0.0}
+    shape["links"] = [
+        {"between": pair, **wire}  # type: ignore[typeddict-item]
+        for pair in ((0, 2), (1, 3), (2, 3), (3, 2))
+    ]
+    with pytest.raises(NamespaceError, match="part of a loop"):
+        WiredTopology(shape)

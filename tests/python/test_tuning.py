@@ -1,0 +1,134 @@
+"""Tuning: what is chosen where a call leaves codec or plan open, the cache, rules, bad input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tersum
+
+Run = Callable[..., list[Any]]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TERSUM_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("TERSUM_TUNE", raising=False)
+    return tmp_path / "cache"
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_auto_gives_all_ranks_the_same_bits_within_the_bound(run_group: Run, size: int) -> None:
+    def body(group: tersum.Communicator) -> Any:
+        x = np.random.default_rng(group.rank).normal(size=70_001).astype(np.float32)
+        return x, group.all_reduce(x, codec="auto"), group.choose("all_reduce", x.size).codec
+
+    results = run_group(size, body)
+    exact = sum(x.astype(np.float64) for x, _, _ in results)
+    largest = max(float(np.abs(x).max()) for x, _, _ in results)
+    assert len({out.tobytes() for _, out, _ in results}) == 1
+    assert len({codec for _, _, codec in results}) == 1
+    assert np.abs(results[0][1] - exact).max() <= 0.01 * size * largest
+
+
+def test_a_tight_error_means_exact_and_a_loose_one_lets_int4_in(run_group: Run) -> None:
+    def body(group: tersum.Communicator) -> Any:
+        group.tune()
+        tight = group.choose("all_reduce", 1 << 20, max_rel_error=1e-7)
+        loose = group.choose("all_reduce", 1 << 20, max_rel_error=0.5)
+        return tight, loose
+
+    for tight, loose in run_group(2, body):
+        assert tight.codec == "exact"
+        assert {option.codec for option in tight.options} == {"exact"}
+        assert "int4/128" in {option.codec for option in loose.options}
+        assert loose.seconds == loose.options[0].seconds > 0
+
+
+def test_choices_that_need_a_table_say_so(run_group: Run) -> None:
+    def body(group: tersum.Communicator) -> Any:
+        with pytest.raises(tersum.InvalidArgumentError, match=r"call tune\(\) on every rank"):
+            group.choose("all_reduce", 1000)
+        with pytest.raises(tersum.InvalidArgumentError, match="no collective is called 'sum'"):
+            group.choose("sum", 1000)
+        return group.choose("all_reduce", 1000, "int32").codec
+
+    assert run_group(2, body) == ["exact", "exact"]
+
+
+def test_the_table_is_kept_and_a_damaged_one_measured_again(
+    run_group: Run, own_cache: Path
+) -> None:
+    def body(group: tersum.Communicator) -> Any:
+        group.tune()
+        return group.choose("all_reduce", 1 << 16).options
+
+    run_group(2, body)
+    (table,) = own_cache.iterdir()
+    kept = table.read_text()
+    assert kept.startswith("tersum tuning 1, version ") and "\nexact " in kept
+    foreign = kept.replace("version ", "version 9", 1)
+    for damaged in (kept[: len(kept) // 2], "nonsense\n", foreign, ""):
+        table.write_text(damaged)
+        assert all(run_group(2, body))
+        again = table.read_text()
+        assert again != damaged and again.split("\n")[0] == kept.split("\n")[0]
+
+
+def test_without_a_cache_folder_nothing_is_written(
+    run_group: Run, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERSUM_CACHE_DIR", "")
+    run_group(2, lambda group: group.tune())
+    assert not own_cache.exists()
+
+
+def test_rules_fill_in_what_calls_leave_open(
+    run_group: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERSUM_TUNE", "all_reduce:0-inf:int4/64:ring")
+
+    def body(group: tersum.Communicator) -> Any:
+        x = np.ones(5000, np.float32)
+        before = group.stats().wire_bytes_sent
+        group.all_reduce(x, codec="auto", max_rel_error=0.9)
+        sent = group.stats().wire_bytes_sent - before
+        return group.choose("all_reduce", x.size, max_rel_error=0.9)[:2], sent
+
+    for choice, sent in run_group(2, body):
+        assert choice == ("int4/64", "ring")
+        assert sent < 5000  # 5000 values in 4.25 bits, once each way
+
+
+def test_rules_must_be_readable_and_the_same_everywhere(run_group: Run) -> None:
+    with pytest.raises(tersum.InvalidArgumentError, match="'all_sum' is no collective"):
+        run_group(2, lambda group: None, tuning_rules="all_sum:0-1k:exact:*")
+
+
+@pytest.mark.parametrize("error", [-1.0, float("nan"), float("inf")])
+def test_bad_errors(run_group: Run, error: float) -> None:
+    def body(group: tersum.Communicator) -> None:
+        with pytest.raises(tersum.InvalidArgumentError, match="max_rel_error"):
+            group.all_reduce(np.ones(10, np.float32), max_rel_error=error)
+
+    run_group(2, body)
+
+
+def test_a_named_codec_that_may_be_too_wrong(run_group: Run) -> None:
+    def body(group: tersum.Communicator) -> None:
+        with pytest.raises(tersum.InvalidArgumentError, match="int4 may be wrong by"):
+            group.all_reduce(np.ones(10, np.float32), codec="int4", max_rel_error=0.01)
+        group.all_reduce(np.ones(10, np.float32), codec="int8", max_rel_error=0.1)
+
+    run_group(2, body)
+
+
+def test_a_group_of_one_needs_no_tuning() -> None:
+    with tersum.Communicator(0, 1) as group:
+        x = np.arange(10, dtype=np.float32)
+        assert (group.all_reduce(x, codec="auto") == x).all()
+        group.tune()

@@ -1,0 +1,162 @@
+// Groups whose ranks do not all reach each other: descriptors and notices are handed on, payloads
+// travel between neighbours only.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "plan/topology.h"
+#include "runtime/group_routes.h"
+#include "support/cluster.h"
+
+namespace tersum::testing {
+namespace {
+
+constexpr CallOptions kExact{"exact", PlanKind::kAuto, 0};
+
+struct Wires {
+  ClusterKind kind;
+  std::string topology;
+};
+
+class TopologyGroup : public ::testing::TestWithParam<Wires> {
+ protected:
+  Cluster make_cluster(int64_t timeout_ms = 20'000, uint64_t seed = 1) {
+    ClusterOptions options;
+    options.kind = GetParam().kind;
+    options.size = open_topology(GetParam().topology).value()->ranks();
+    options.seed = seed;
+    options.communicator.timeout_ms = timeout_ms;
+    options.communicator.topology = GetParam().topology;
+    return Cluster(options);
+  }
+
+  static std::vector<Status> sum(Cluster& cluster, std::vector<std::vector<float>>& data,
+                                 const CallOptions& options = kExact) {
+    return cluster.run([&](int rank, Communicator& communicator) {
+      auto& values = data[static_cast<size_t>(rank)];
+      return communicator.start_all_reduce(values.data(), values.data(), values.size(),
+                                           DataType::kFloat32, ReduceOp::kSum, options);
+    });
+  }
+};
+
+TEST_P(TopologyGroup, SumsOfAnyLengthAreRightAndTheSameEverywhere) {
+  Cluster cluster = make_cluster();
+  for (const size_t count : {size_t{0}, size_t{1}, size_t{13}, size_t{1000}, size_t{70'001}}) {
+    std::vector<std::vector<float>> data;
+    for (int rank = 0; rank < cluster.size(); ++rank) {
+      data.emplace_back(count, static_cast<float>(rank + 1));
+    }
+    for (const Status& status : sum(cluster, data)) EXPECT_TRUE(status.ok()) << status.to_string();
+    const auto expected = static_cast<float>(cluster.size() * (cluster.size() + 1) / 2);
+    for (const auto& values : data) EXPECT_EQ(values, std::vector<float>(count, expected));
+  }
+}
+
+// Ranks leave as soon as their own last call has ended; what passes through them must have.
+TEST_P(TopologyGroup, NobodyIsCutOffByARankThatLeavesEarly) {
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    Cluster cluster = make_cluster(20'000, seed);
+    std::vector<Work> works;
+    for (int rank = 0; rank < cluster.size(); ++rank) {
+      works.push_back(cluster.at(rank).start_barrier());
+    }
+    std::vector<bool> left(works.size(), false);
+    if (GetParam().kind == ClusterKind::kSim) {
+      for (const Status& status : cluster.finish(works)) {
+        EXPECT_TRUE(status.ok()) << status.to_string();
+      }
+      continue;
+    }
+    for (size_t remaining = works.size(); remaining > 0;) {
+      for (size_t rank = 0; rank < works.size(); ++rank) {
+        if (left[rank] || !works[rank].done()) continue;
+        const Status status = works[rank].wait();
+        EXPECT_TRUE(status.ok()) << status.to_string();
+        cluster.at(static_cast<int>(rank)).close();
+        left[rank] = true;
+        --remaining;
+      }
+    }
+  }
+}
+
+TEST_P(TopologyGroup, DisagreementReachesRanksThatAreNoNeighbours) {
+  Cluster cluster = make_cluster();
+  std::vector<std::vector<float>> data;
+  for (int rank = 0; rank < cluster.size(); ++rank) {
+    data.emplace_back(rank == 1 ? 99 : 100, 1.0F);
+  }
+  for (const Status& status : sum(cluster, data)) {
+    EXPECT_EQ(status.code(), StatusCode::kDisagreement) << status.to_string();
+  }
+  data.assign(static_cast<size_t>(cluster.size()), std::vector<float>(10, 1.0F));
+  for (const Status& status : sum(cluster, data)) EXPECT_TRUE(status.ok()) << status.to_string();
+}
+
+TEST_P(TopologyGroup, AnAbortReachesEverybody) {
+  Cluster cluster = make_cluster();
+  std::vector<Work> works;
+  for (int rank = 1; rank < cluster.size(); ++rank) {
+    works.push_back(cluster.at(rank).start_barrier());
+  }
+  cluster.at(0).abort("the test says so");
+  for (const Status& status : cluster.finish(works)) {
+    EXPECT_EQ(status.code(), StatusCode::kAborted) << status.to_string();
+    EXPECT_NE(status.message().find("the test says so"), std::string::npos) << status.to_string();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    , TopologyGroup,
+    ::testing::Values(Wires{ClusterKind::kTcp, "ring5"}, Wires{ClusterKind::kTcp, "torus2x4"},
+                      Wires{ClusterKind::kTcp, "star4"}, Wires{ClusterKind::kShm, "ring4"},
+                      Wires{ClusterKind::kLocal, "ring6"}, Wires{ClusterKind::kSim, "ring8"},
+                      Wires{ClusterKind::kSim, "torus3x3"}),
+    [](const auto& info) {
+      return cluster_kind_name(info.param.kind) + "_" + info.param.topology;
+    });
+
+TEST(GroupRoutes, AllNeighboursNeedNone) {
+  EXPECT_TRUE(make_routes(*make_topology("mesh4").value(), 2).direct());
+  EXPECT_TRUE(make_routes(*make_topology("star5").value(), 0).direct());
+}
+
+TEST(GroupRoutes, ARingOfFiveGoesTheShorterWay) {
+  const GroupRoutes routes = make_routes(*make_topology("ring5").value(), 0);
+  EXPECT_EQ(routes.next_to(1), 1);
+  EXPECT_EQ(routes.next_to(2), 1);
+  EXPECT_EQ(routes.next_to(3), 4);
+  EXPECT_EQ(routes.last_from(2), 1);
+  EXPECT_EQ(routes.last_from(3), 4);
+  // Only 1 to 4 and 4 to 1 have rank 0 between them.
+  EXPECT_EQ(routes.transits, 2U);
+}
+
+TEST(GroupRoutes, WhatIsSentArrivesByTheNeighbourThatIsExpected) {
+  for (const char* name : {"ring7", "torus3x4", "torus2x2x2"}) {
+    const auto topology = make_topology(name).value();
+    std::vector<GroupRoutes> routes;
+    for (int rank = 0; rank < topology->ranks(); ++rank) {
+      routes.push_back(make_routes(*topology, rank));
+    }
+    for (int from = 0; from < topology->ranks(); ++from) {
+      for (int to = 0; to < topology->ranks(); ++to) {
+        if (from == to) continue;
+        int at = from;
+        int before = from;
+        for (int hops = 0; at != to; ++hops) {
+          ASSERT_LT(hops, topology->ranks()) << name;
+          before = at;
+          at = routes[static_cast<size_t>(at)].next_to(to);
+          ASSERT_TRUE(topology->adjacent(before, at)) << name;
+        }
+        EXPECT_EQ(routes[static_cast<size_t>(to)].last_from(from), before) << name;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tersum::testing

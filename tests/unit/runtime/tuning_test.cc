@@ -1,0 +1,201 @@
+// Tuning: what a table says between its points, which rules parse, and what is chosen and why.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/tuning/path_choice.h"
+#include "runtime/tuning/tuning_rules.h"
+#include "runtime/tuning/tuning_table.h"
+
+namespace tersum {
+namespace {
+
+constexpr TuningWay kExactDirect{"exact", PlanKind::kTwoStep};
+constexpr TuningWay kExactOneShot{"exact", PlanKind::kOneShot};
+constexpr TuningWay kInt8Direct{"int8/128", PlanKind::kTwoStep};
+constexpr TuningWay kInt4Direct{"int4/128", PlanKind::kTwoStep};
+
+// int8 costs more below 64 KiB and half as much above; int4 less still.
+TuningTable sample_table() {
+  return TuningTable({{kExactDirect, 1024, 20e-6},
+                      {kExactDirect, 65'536, 100e-6},
+                      {kExactDirect, 1 << 20, 1600e-6},
+                      {kExactOneShot, 1024, 10e-6},
+                      {kExactOneShot, 65'536, 200e-6},
+                      {kInt8Direct, 1024, 30e-6},
+                      {kInt8Direct, 65'536, 98e-6},
+                      {kInt8Direct, 1 << 20, 800e-6},
+                      {kInt4Direct, 1024, 30e-6},
+                      {kInt4Direct, 65'536, 60e-6},
+                      {kInt4Direct, 1 << 20, 400e-6}});
+}
+
+PathContext context_of(const TuningTable& table, int size = 2) {
+  PathContext context;
+  context.size = size;
+  context.table = &table;
+  return context;
+}
+
+CallArguments sum_of(size_t count, DataType type = DataType::kFloat32,
+                     ReduceOp op = ReduceOp::kSum) {
+  return {Collective::kAllReduce, nullptr, nullptr, count, type, op, 0};
+}
+
+CallOptions open_codec(double max_rel_error = 0) {
+  CallOptions options;
+  options.codec = "auto";
+  options.max_rel_error = max_rel_error;
+  return options;
+}
+
+TEST(TuningTable, GivesMeasuredPointsBack) {
+  const TuningTable table = sample_table();
+  for (const TuningPoint& point : table.points()) {
+    EXPECT_DOUBLE_EQ(table.seconds(point.way, point.bytes).value(), point.seconds);
+  }
+}
+
+TEST(TuningTable, BetweenPointsTimeIsAPowerLaw) {
+  // 1 MiB is 16 times 64 KiB; 256 KiB lies in the middle of the two on a logarithmic scale.
+  EXPECT_NEAR(sample_table().seconds(kExactDirect, 262'144).value(), 400e-6, 1e-9);
+}
+
+TEST(TuningTable, BeyondTheLargestPointBytesCostWhatTheLastOnesDid) {
+  const double slope = (1600e-6 - 100e-6) / ((1 << 20) - 65'536);
+  EXPECT_NEAR(sample_table().seconds(kExactDirect, 1 << 24).value(),
+              1600e-6 + slope * ((1 << 24) - (1 << 20)), 1e-9);
+}
+
+TEST(TuningTable, APlanMeasuredWhileSmallIsNotTakenFarBeyond) {
+  EXPECT_TRUE(sample_table().seconds(kExactOneShot, 100'000).has_value());
+  EXPECT_FALSE(sample_table().seconds(kExactOneShot, 1 << 20).has_value());
+}
+
+TEST(TuningTable, TextRoundTripsAndForeignOrDamagedTextIsIgnored) {
+  const TuningTable table = sample_table();
+  const std::string text = table.to_text("this host");
+  EXPECT_EQ(TuningTable::parse(text, "this host").to_text("this host"), text);
+  EXPECT_TRUE(TuningTable::parse(text, "another host").empty());
+  EXPECT_TRUE(TuningTable::parse(text.substr(0, text.size() - 3), "this host").empty());
+  EXPECT_TRUE(TuningTable::parse("", "this host").empty());
+  EXPECT_TRUE(TuningTable::parse("this host\nint7 ring 5 1\n", "this host").empty());
+  EXPECT_TRUE(TuningTable::parse("this host\nexact ring 0 1\n", "this host").empty());
+  EXPECT_TRUE(TuningTable::parse("this host\nexact ring 5 -1\n", "this host").empty());
+  EXPECT_TRUE(TuningTable::parse("this host\nexact ring 5 nan\n", "this host").empty());
+}
+
+TEST(TuningRules, ParseAndFind) {
+  const auto rules =
+      parse_tuning_rules("all_reduce:0-64k:exact:one_shot,all_reduce:64k-inf:int8/64:*").value();
+  ASSERT_EQ(rules.size(), 2U);
+  EXPECT_EQ(find_rule(rules, Collective::kAllReduce, 0), &rules[0]);
+  EXPECT_EQ(find_rule(rules, Collective::kAllReduce, 65'535), &rules[0]);
+  EXPECT_EQ(find_rule(rules, Collective::kAllReduce, 65'536), &rules[1]);
+  EXPECT_EQ(find_rule(rules, Collective::kAllGather, 5), nullptr);
+  EXPECT_EQ(rules[1].codec, "int8/64");
+  EXPECT_EQ(rules[1].plan, PlanKind::kAuto);
+  EXPECT_TRUE(parse_tuning_rules("").value().empty());
+}
+
+TEST(TuningRules, WhatIsWrongIsNamed) {
+  const auto expect = [](const std::string& text, const std::string& what) {
+    const auto rules = parse_tuning_rules(text);
+    ASSERT_FALSE(rules.ok()) << text;
+    EXPECT_EQ(rules.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(rules.status().message().find(what), std::string::npos) << rules.status().to_string();
+  };
+  expect("all_sum:0-1k:exact:*", "'all_sum' is no collective");
+  expect("all_reduce:1k-1k:exact:*", "'1k-1k' is no range");
+  expect("all_reduce:5:exact:*", "'5' is no range");
+  expect("all_reduce:0-9x:exact:*", "'0-9x' is no range");
+  expect("all_reduce:0-99999999999999999999:exact:*", "is no range");
+  expect("all_reduce:0-1k:int7:*", "int7");
+  expect("all_reduce:0-1k:exact:direct", "'direct' is no plan");
+  expect("nonsense", "'nonsense' is no collective");
+}
+
+TEST(PathChoice, TakesQuantizedOnlyWhereItIsClearlyFaster) {
+  const TuningTable table = sample_table();
+  const auto chosen = [&](size_t bytes) {
+    return choose_path(context_of(table), sum_of(bytes / 4), open_codec()).value();
+  };
+  EXPECT_EQ(chosen(1024).codec, "exact");
+  EXPECT_EQ(chosen(1024).plan, PlanKind::kOneShot);
+  EXPECT_EQ(chosen(65'536).codec, "exact") << "2 % are noise";
+  EXPECT_EQ(chosen(1 << 20).codec, "int8/128");
+  EXPECT_DOUBLE_EQ(chosen(1 << 20).seconds, 800e-6);
+}
+
+TEST(PathChoice, TheAllowedErrorDecidesWhichCodecsTakePart) {
+  const TuningTable table = sample_table();
+  const auto codec = [&](double error) {
+    return choose_path(context_of(table), sum_of(1 << 18), open_codec(error)).value().codec;
+  };
+  EXPECT_EQ(codec(0), "int8/128");
+  EXPECT_EQ(codec(0.5), "int4/128");
+  EXPECT_EQ(codec(0.01), "int8/128");
+  EXPECT_EQ(codec(1e-6), "exact");
+}
+
+TEST(PathChoice, ANamedCodecThatMayBeTooWrongIsRefused) {
+  const TuningTable table = sample_table();
+  CallOptions options;
+  options.codec = "int4/128";
+  options.max_rel_error = 0.01;
+  const auto choice = choose_path(context_of(table), sum_of(1000), options);
+  ASSERT_FALSE(choice.ok());
+  EXPECT_EQ(choice.status().code(), StatusCode::kInvalidArgument);
+  options.max_rel_error = 0.5;
+  EXPECT_TRUE(choose_path(context_of(table), sum_of(1000), options).ok());
+  for (const double bad : {-1.0, std::numeric_limits<double>::quiet_NaN()}) {
+    options.max_rel_error = bad;
+    EXPECT_FALSE(choose_path(context_of(table), sum_of(1000), options).ok());
+  }
+}
+
+TEST(PathChoice, WhatNoLossyCodecServesIsExact) {
+  const TuningTable table = sample_table();
+  for (const CallArguments& call :
+       {sum_of(1 << 20, DataType::kInt32), sum_of(1 << 20, DataType::kFloat64),
+        sum_of(1 << 20, DataType::kFloat32, ReduceOp::kMax), sum_of(0),
+        CallArguments{Collective::kAllGather, nullptr, nullptr, 1 << 20, DataType::kFloat32,
+                      ReduceOp::kSum, 0}}) {
+    EXPECT_EQ(choose_path(context_of(table), call, open_codec()).value().codec, "exact");
+  }
+  EXPECT_EQ(choose_path(context_of(table, 1), sum_of(1 << 20), open_codec()).value().codec,
+            "exact");
+}
+
+TEST(PathChoice, RulesComeBeforeMeasurementAndTheCallerBeforeRules) {
+  const TuningTable table = sample_table();
+  const auto rules = parse_tuning_rules("all_reduce:0-inf:int4/64:ring").value();
+  PathContext context = context_of(table, 4);
+  context.rules = &rules;
+  const PathChoice ruled = choose_path(context, sum_of(1 << 18), open_codec(0.9)).value();
+  EXPECT_EQ(ruled.codec, "int4/64");
+  EXPECT_EQ(ruled.plan, PlanKind::kRing);
+  CallOptions named;
+  named.codec = "exact";
+  named.plan = PlanKind::kTwoStep;
+  const PathChoice own = choose_path(context, sum_of(1 << 18), named).value();
+  EXPECT_EQ(own.codec, "exact");
+  EXPECT_EQ(own.plan, PlanKind::kTwoStep);
+  EXPECT_FALSE(choose_path(context, sum_of(1 << 18), open_codec(1e-6)).ok())
+      << "a rule does not lift the caller's bound";
+}
+
+TEST(PathChoice, NeedsATableOnlyWhereALossyCodecCouldServe) {
+  PathContext context;
+  context.size = 2;
+  EXPECT_TRUE(needs_tuning(context, sum_of(10), open_codec()));
+  EXPECT_FALSE(needs_tuning(context, sum_of(10, DataType::kInt64), open_codec()));
+  EXPECT_FALSE(needs_tuning(context, sum_of(10), CallOptions{}));
+  const auto rules = parse_tuning_rules("all_reduce:0-inf:int8:*").value();
+  context.rules = &rules;
+  EXPECT_FALSE(needs_tuning(context, sum_of(10), open_codec()));
+}
+
+}  // namespace
+}  // namespace tersum
