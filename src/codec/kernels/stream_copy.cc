@@ -65,7 +65,7 @@ void stream_copy(std::byte* to, const std::byte* from, size_t bytes) {
   static constexpr LineCopy kReference = {copy_lines};
   static constexpr TableFunction<LineCopy> kTables[] = {HWY_CHOOSE_TARGET_LIST(line_copy_table),
                                                         HWY_CHOOSE_FALLBACK(line_copy_table)};
-  const LineCopy& lines_of = table_of(active_target(), kTables, kReference);
+  const LineCopy& lines_of = table_of(active_target(), kTables, &kReference);
   const size_t past_line = reinterpret_cast<uintptr_t>(to) % kLine;
   const size_t head = std::min(bytes, past_line == 0 ? 0 : kLine - past_line);
   const size_t lines = (bytes - head) / kLine;
