@@ -132,9 +132,9 @@ void Cluster::meet_by_stepping() {
     const CommunicatorOptions& options = options_.communicator;
     std::shared_ptr<const Topology> topology;
     if (!options.topology.empty()) topology = open_topology(options.topology).value();
-    auto member = std::make_shared<Member>(
-        process, kGroup, rank, std::move(places),
-        SliceLimits{options.slice_bytes, options.window_bytes}, false, std::move(topology));
+    auto member = std::make_shared<Member>(process, kGroup, rank, std::move(places),
+                                           SliceLimits{options.slice_bytes, options.window_bytes},
+                                           false, std::move(topology));
     process->node().register_member(member);
     at(rank) = Communicator(std::make_shared<CommunicatorImpl>(process, member, options, false));
   }
