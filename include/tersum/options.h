@@ -46,7 +46,10 @@ enum class Collective : uint8_t {
   kScatter = 7,
 };
 inline constexpr int kCollectiveCount = 8;
+// "all_reduce", "reduce_scatter", "all_gather", "broadcast", "barrier", "all_to_all", "gather",
+// "scatter".
 std::string_view collective_name(Collective collective);
+std::optional<Collective> parse_collective(std::string_view name);
 
 enum class TransportKind : uint8_t { kAuto = 0, kTcp = 1, kSharedMemory = 2 };
 // "auto", "tcp", "shm".

@@ -66,6 +66,7 @@ void bind_stores(nanobind::module_& module);
 void bind_communicator(nanobind::module_& module);
 void bind_info(nanobind::module_& module);
 void bind_metrics(nanobind::module_& module);
+void bind_plans(nanobind::module_& module);
 // The JAX part: xla_bindings.cc, or no_xla_bindings.cc in a build without XLA's headers. Sets
 // `has_xla` of the module.
 void bind_xla(nanobind::module_& module);

@@ -16,6 +16,7 @@ NB_MODULE(_core, module) {
   tersum::python::bind_communicator(module);
   tersum::python::bind_info(module);
   tersum::python::bind_metrics(module);
+  tersum::python::bind_plans(module);
   tersum::python::bind_xla(module);
 }
 

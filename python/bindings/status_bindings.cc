@@ -57,6 +57,12 @@ PlanKind plan_kind_or_throw(const std::string& text) {
                          "torus, tree, hierarchical");
 }
 
+Collective collective_or_throw(const std::string& text) {
+  return parsed_or_throw(parse_collective(text), "collective", text,
+                         "all_reduce, reduce_scatter, all_gather, broadcast, barrier, all_to_all, "
+                         "gather, scatter");
+}
+
 TransportKind transport_kind_or_throw(const std::string& text) {
   return parsed_or_throw(parse_transport_kind(text), "transport", text, "auto, tcp, shm");
 }

@@ -25,6 +25,24 @@ def codec_error_bounds(
 ) -> None: ...
 def metrics() -> Any: ...
 def metrics_text() -> str: ...
+def study_plans(
+    topology: str,
+    rate: str,
+    latency_us: float,
+    op: str,
+    bytes: int,
+    dtype: str,
+    codec: str,
+    cores: int,
+    one_machine: bool,
+) -> tuple[
+    str,
+    int,
+    int,
+    float,
+    float,
+    list[tuple[str, str, float, float, float, float, float, int, str]],
+]: ...
 def view_dlpack(capsule: object, writable: bool) -> tuple[npt.NDArray[Any], str]: ...
 def open_store(source: object, rank: int, timeout_ms: int) -> Store: ...
 

@@ -55,6 +55,10 @@ std::string_view collective_name(Collective collective) {
   return name_of<Collective>(kCollectives, collective);
 }
 
+std::optional<Collective> parse_collective(std::string_view name) {
+  return value_named<Collective>(kCollectives, name);
+}
+
 std::string_view transport_kind_name(TransportKind kind) {
   return name_of<TransportKind>(kTransportKinds, kind);
 }

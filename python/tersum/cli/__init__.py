@@ -1,5 +1,5 @@
-"""The command ``tersum``: ``perf`` measures collectives, ``info`` describes the machine,
-``trace`` merges traces.
+"""The command ``tersum``: ``perf`` measures collectives, ``plan`` predicts them, ``info``
+describes the machine, ``trace`` merges traces.
 
 Also ``python -m tersum``.
 """
@@ -10,7 +10,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from tersum.cli import info_command, perf_command, trace_command
+from tersum.cli import info_command, perf_command, plan_command, trace_command
 from tersum.cli.command_error import CommandError
 from tersum.errors import TersumError
 
@@ -23,6 +23,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     info_command.add_parser(commands)
     perf_command.add_parser(commands)
+    plan_command.add_parser(commands)
     trace_command.add_parser(commands)
     return parser
 

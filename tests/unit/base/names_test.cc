@@ -44,13 +44,7 @@ TEST(NamesTest, TransportKinds) {
 }
 
 TEST(NamesTest, Collectives) {
-  std::set<std::string_view> names;
-  for (int number = 0; number < kCollectiveCount; ++number) {
-    names.insert(collective_name(static_cast<Collective>(number)));
-  }
-  EXPECT_EQ(names.size(), static_cast<size_t>(kCollectiveCount));
-  EXPECT_FALSE(names.contains("unknown"));
-  EXPECT_EQ(collective_name(static_cast<Collective>(kCollectiveCount)), "unknown");
+  expect_round_trip<Collective>(kCollectiveCount, collective_name, parse_collective);
 }
 
 TEST(DataTypeTest, ElementBytesMatchTheTypes) {

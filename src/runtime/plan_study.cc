@@ -1,0 +1,74 @@
+#include "tersum/plan_study.h"
+
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "codec/codec.h"
+#include "plan/cost_model.h"
+
+namespace tersum {
+namespace {
+
+Result<std::shared_ptr<const Topology>> topology_of(const PlanStudyOptions& options) {
+  const size_t first = options.topology.find_first_not_of(" \t\r\n");
+  if (first != std::string_view::npos && options.topology[first] == '{') {
+    return parse_topology(options.topology);
+  }
+  const Result<double> rate = parse_rate(options.rate);
+  if (!rate.ok()) return rate.status();
+  return make_topology(options.topology, rate.value(), options.latency_us / 1e6);
+}
+
+PlanPrediction prediction_of(const PricedPlan& plan) {
+  PlanPrediction prediction;
+  prediction.plan = plan.kind;
+  if (!plan.cost.ok()) {
+    prediction.misfit = plan.cost.status().message();
+    return prediction;
+  }
+  const PlanCost& cost = plan.cost.value();
+  prediction.time_s = cost.time_s;
+  prediction.wire_s = cost.wire_s;
+  prediction.cpu_s = cost.cpu_s;
+  prediction.memory_s = cost.memory_s;
+  prediction.chain_s = cost.chunk_s;
+  prediction.hops = cost.hops;
+  prediction.dominant = cost_term_name(cost.dominant);
+  return prediction;
+}
+
+}  // namespace
+
+Result<PlanStudy> study_plans(const PlanStudyOptions& options) {
+  if (options.cores < 1) {
+    return invalid_argument("cores is " + std::to_string(options.cores) + "; use 1 or more");
+  }
+  Result<std::shared_ptr<const Topology>> topology = topology_of(options);
+  if (!topology.ok()) return topology.status();
+  const Result<const Codec*> codec = find_codec(options.codec, options.type, ReduceOp::kSum);
+  if (!codec.ok()) return codec.status();
+  const size_t element_bytes = tersum::element_bytes(options.type);
+  const size_t count = options.bytes / element_bytes;
+
+  CostRequest request;
+  request.collective = options.collective;
+  request.topology = topology.value().get();
+  request.value_bytes = static_cast<double>(count * element_bytes);
+  request.element_bytes = static_cast<double>(element_bytes);
+  request.codec = typical_codec_rates(codec.value()->spec().to_string());
+  request.machine.cores = options.cores;
+  request.machine.one_machine = options.one_machine;
+
+  PlanStudy study;
+  study.topology = topology.value()->name;
+  study.ranks = topology.value()->ranks();
+  study.hosts = topology.value()->host_count();
+  study.wire_bytes = static_cast<double>(codec.value()->wire_bytes(count));
+  if (count > 0) request.codec.wire_ratio = study.wire_bytes / request.value_bytes;
+  study.bound_s = wire_bound_s(request);
+  for (const PricedPlan& plan : price_plans(request)) study.plans.push_back(prediction_of(plan));
+  return study;
+}
+
+}  // namespace tersum
