@@ -64,8 +64,8 @@ struct PathOption {
 // What a call takes, and why.
 struct PathChoice {
   std::string codec;
-  PlanKind plan = PlanKind::kAuto;  // kAuto: by the rule of docs/plans.md
-  double seconds = 0;               // expected; 0 where nothing was measured
+  PlanKind plan = PlanKind::kAuto;
+  double seconds = 0;  // expected; 0 where nothing was measured
   std::string reason;
   std::vector<PathOption> options;  // what was weighed, best first
 };

@@ -42,15 +42,6 @@ ReduceOp reduce_op_or_throw(const std::string& text) {
   return parsed_or_throw(parse_reduce_op(text), "op", text, "sum, avg, max, min");
 }
 
-Collective collective_or_throw(const std::string& text) {
-  for (const Collective collective : {Collective::kAllReduce, Collective::kReduceScatter,
-                                      Collective::kAllGather, Collective::kBroadcast}) {
-    if (collective_name(collective) == text) return collective;
-  }
-  throw_status(invalid_argument("no collective is called '" + text +
-                                "'; pass all_reduce, reduce_scatter, all_gather or broadcast"));
-}
-
 PlanKind plan_kind_or_throw(const std::string& text) {
   return parsed_or_throw(parse_plan_kind(text), "plan", text,
                          "auto, two_step, ring, one_shot, bidirectional_ring, halving_doubling, "

@@ -1,6 +1,8 @@
 // The part of a communicator that settles what a call leaves open: codec and plan.
 #include <algorithm>
 
+#include "codec/codec.h"
+#include "plan/plan.h"
 #include "runtime/communicator_impl.h"
 #include "runtime/tuning/path_choice.h"
 #include "runtime/tuning/tuner.h"
@@ -72,7 +74,13 @@ Result<PathChoice> CommunicatorImpl::choose(const CallArguments& arguments,
         "this group has not been tuned, so nothing is known to choose a codec by; call tune() on "
         "every rank first");
   }
-  return choose_path(context, arguments, call_options);
+  Result<PathChoice> choice = choose_path(context, arguments, call_options);
+  if (!choice.ok() || choice->plan != PlanKind::kAuto) return choice;
+  const Result<const Codec*> codec = find_codec(choice->codec, arguments.type, arguments.op);
+  if (!codec.ok()) return codec.status();
+  choice->plan = choose_plan(arguments.collective, context.size,
+                             codec.value()->wire_bytes(arguments.count), context.topology);
+  return choice;
 }
 
 Status CommunicatorImpl::tune(bool fresh) {

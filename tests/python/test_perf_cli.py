@@ -77,7 +77,7 @@ def test_size_range() -> None:
     ("arguments", "words"),
     [
         (["--op", "scan"], "invalid choice: 'scan'"),
-        (["--plan", "two_step,tree"], "bad name 'tree'"),
+        (["--plan", "two_step,bush"], "bad name 'bush'"),
         (["--min-bytes", "64Q"], "bad size '64Q'"),
         (["--min-bytes", "0"], "must be at least one byte"),
         (["--min-bytes", "2M", "--max-bytes", "1M"], "--min-bytes 2097152 is above"),

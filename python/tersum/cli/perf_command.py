@@ -225,6 +225,7 @@ def make_options(arguments: argparse.Namespace) -> PerfOptions:
         explain=arguments.explain,
         max_rel_error=arguments.max_rel_error,
         topology=topology_text(arguments.topology or ""),
+        topology_bits_per_s=parse_rate(arguments.link or "1gbit"),
     )
     if "one_shot" in options.plans and options.op != "all_reduce":
         raise CommandError(f"--plan one_shot is for all_reduce, not {options.op}", exit_status=2)

@@ -44,6 +44,7 @@ class PerfOptions:
     metrics_port: int = 0  # rank r serves its counters at this port + r; 0: no rank does
     explain: bool = False  # rows say what a call left open took
     max_rel_error: float = 0.0  # of codec auto
+    topology_bits_per_s: int = 0  # of a named topology's links
     topology: str = ""  # a name or a file's text; empty: everybody reaches everybody
     in_place: bool = False  # all_reduce: the input is the output, as gloo always works
 
@@ -90,6 +91,7 @@ class LinkRow(Row, total=False):
     """What a row has in addition where the link is shaped, and where choices are explained."""
 
     explanation: str
+    model_us: float  # what the cost model expects; where the wires are a topology's
 
     link_bits_per_s: int
     wire_bound_us: float  # what the link needs for wire_bytes: bytes * 8 * (1514/1448) / rate

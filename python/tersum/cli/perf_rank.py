@@ -8,6 +8,7 @@ let a shaper's bucket fill up and fake speed. The first call of a turn is not ti
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from tersum.cli import perf_data
 from tersum.cli.perf_contender import Contender, allowed_error, optimal_wire_bytes
 from tersum.cli.perf_data import Oracle, Values
 from tersum.cli.perf_options import LinkRow, PerfOptions, Row, Skip, wire_share
+from tersum.cli.plan_study import study_plans
 from tersum.cli.shaped_link import wire_seconds
 from tersum.codecs import codec_info
 from tersum.communicator import Communicator, PathChoice
@@ -75,9 +77,12 @@ def measure(
                     yield Skip(skipped=f"{contender.library} skipped: {_failure(contender)}")
                     continue
                 samples = Samples(seconds[i], sent[i], rel_error, wrong)
-                row = make_row(group.size, contender, case, options, samples)
-                if options.explain and contender.library == "tersum":
-                    row["explanation"] = _explain(_choice(group, contender, case.elements, options))
+                choice = None
+                if contender.library == "tersum":
+                    choice = _choice(group, contender, case.elements, options)
+                row = make_row(group.size, contender, choice, case, options, samples)
+                if options.explain and choice is not None:
+                    row["explanation"] = _explain(choice)
                 yield row
             running = [contender for contender in running if contender not in failed]
     finally:
@@ -278,9 +283,14 @@ def _bounds(
 
 
 def make_row(
-    ranks: int, contender: Contender, case: Case, options: PerfOptions, samples: Samples
+    ranks: int,
+    contender: Contender,
+    choice: PathChoice | None,
+    case: Case,
+    options: PerfOptions,
+    samples: Samples,
 ) -> LinkRow:
-    """The row of one contender at one size."""
+    """The row of one contender at one size; ``choice`` is what its calls took, of tersum's."""
     array_bytes = case.elements * case.x.dtype.itemsize
     time_us = float(np.median(samples.seconds)) * 1e6
     wire_bytes = samples.wire_bytes
@@ -304,9 +314,30 @@ def make_row(
         rel_error=samples.rel_error,
         wrong=samples.wrong,
     )
-    if options.link_bits_per_s > 0:
+    if options.topology and choice is not None:
+        add_prediction(row, choice, options)
+    elif options.link_bits_per_s > 0:
         bound_us = wire_seconds(wire_bytes, options.link_bits_per_s) * 1e6
         row["link_bits_per_s"] = options.link_bits_per_s
         row["wire_bound_us"] = bound_us
         row["wire_ratio"] = time_us / bound_us if bound_us > 0 else 0.0
     return row
+
+
+def add_prediction(row: LinkRow, choice: PathChoice, options: PerfOptions) -> None:
+    """What the wires of the topology allow, and what the cost model expects of the plan."""
+    study = study_plans(
+        options.topology,
+        op=options.op,
+        size=row["bytes"],
+        codec=choice.codec,
+        dtype=options.dtype,
+        rate=f"{options.topology_bits_per_s}bit",
+        cores=os.cpu_count() or 1,
+        one_machine=True,
+    )
+    row["wire_bound_us"] = study.bound_s * 1e6
+    row["wire_ratio"] = row["time_us"] / row["wire_bound_us"] if study.bound_s > 0 else 0.0
+    for prediction in study.fitting:
+        if prediction.plan == choice.plan:
+            row["model_us"] = prediction.time_s * 1e6

@@ -26,6 +26,9 @@ from tersum.cli.shaped_link import ShapedLink
 from tersum.cli.wired_topology import WiredTopology
 from tersum.topologies import TopologyShape
 
+# Not -m: the package has imported the module already, and runpy would warn of that.
+_CHILD = "from tersum.cli.perf_worker import run_child; run_child()"
+
 
 def run_local_ranks(
     options: PerfOptions, ranks: int, link_rate: str | None, shape: TopologyShape | None = None
@@ -66,7 +69,7 @@ def _start(
         "meet": os.path.join(folder, "gloo"),
         "options": options.to_json(),
     }
-    argv = [sys.executable, "-m", "tersum.cli.perf_worker", json.dumps(job)]
+    argv = [sys.executable, "-c", _CHILD, json.dumps(job)]
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": _python_path()}
     if link is not None:
         argv = link.command(rank, argv)

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import threading
+from typing import NoReturn
 
 from tersum.cli.command_error import CommandError
 from tersum.cli.perf_contender import (
@@ -79,9 +80,9 @@ def main() -> int:
     return 0
 
 
-if __name__ == "__main__":
-    sys.stdout.flush()
+def run_child() -> NoReturn:
+    """Runs the rank and ends the process, without the interpreter's shutdown: torch's threads may
+    outlive it."""
     status = main()
     sys.stdout.flush()
-    # Without the interpreter's shutdown: torch's threads may outlive it.
     os._exit(status)
