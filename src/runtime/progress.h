@@ -76,7 +76,7 @@ class Progress {
   bool role_taken_ = false;
   bool leftover_ = false;  // bytes have still to leave, and nobody drives
   bool stopping_ = false;
-  int slow_yields_ = 0;  // in a row, up to a limit; the role's holder only
+  int slow_yields_ = 0;          // in a row, up to a limit; the role's holder only
   std::atomic<int> waiters_{0};  // callers that wait for the role
   bool thread_started_ = false;
   ServiceThread thread_;

@@ -12,10 +12,9 @@ namespace {
 using HeaderBytes = std::array<std::byte, kMessageHeaderBytes>;
 
 bool same(const MessageHeader& a, const MessageHeader& b) {
-  return a.kind == b.kind && a.phase == b.phase && a.via == b.via &&
-         a.from_rank == b.from_rank && a.to_rank == b.to_rank && a.group == b.group &&
-         a.call == b.call && a.chunk == b.chunk && a.slice == b.slice &&
-         a.payload_bytes == b.payload_bytes;
+  return a.kind == b.kind && a.phase == b.phase && a.via == b.via && a.from_rank == b.from_rank &&
+         a.to_rank == b.to_rank && a.group == b.group && a.call == b.call && a.chunk == b.chunk &&
+         a.slice == b.slice && a.payload_bytes == b.payload_bytes;
 }
 
 HeaderBytes valid_bytes() {
