@@ -53,6 +53,21 @@ Result<std::shared_ptr<const Topology>> read_topology(const CommunicatorOptions&
   return topology;
 }
 
+// A part of a group on a topology has no ranks outside it that hand messages on: all its own must
+// be neighbours.
+Status check_wires(const Member& member, const std::vector<std::tuple<int64_t, int>>& part) {
+  if (member.topology == nullptr) return {};
+  for (const auto& [key_a, a] : part) {
+    for (const auto& [key_b, b] : part) {
+      if (member.topology->adjacent(a, b)) continue;
+      return unsupported("ranks " + std::to_string(a) + " and " + std::to_string(b) +
+                         " would be in one part, but topology " + member.topology->name +
+                         " has no link between them; split into parts of neighbours");
+    }
+  }
+  return {};
+}
+
 // A call that failed before it began.
 class FailedWork final : public WorkImpl {
  public:
@@ -166,6 +181,7 @@ Result<Communicator> CommunicatorImpl::split(int color, int key) {
     if (choices[i].color == color) members.emplace_back(choices[i].key, static_cast<int>(i));
   }
   std::sort(members.begin(), members.end());
+  TERSUM_RETURN_IF_ERROR(check_wires(*member_, members));
   std::vector<RankPlace> places;
   int new_rank = 0;
   for (const auto& [unused, old_rank] : members) {

@@ -89,6 +89,19 @@ def test_a_plan_that_the_wires_do_not_allow(run_group: Run) -> None:
     run_group(4, body, topology="ring4")
 
 
+def test_splitting_into_neighbours_and_others(run_group: Run) -> None:
+    def body(group: tersum.Communicator) -> Any:
+        pair = group.split(group.rank // 2)
+        assert pair is not None
+        total = pair.all_reduce(np.array([group.rank]))[0]
+        pair.close()
+        with pytest.raises(tersum.UnsupportedError, match="no link between them"):
+            group.split(group.rank % 2)
+        return total, group.all_reduce(np.array([1]))[0]
+
+    assert run_group(4, body, topology="ring4") == [(1, 4), (1, 4), (5, 4), (5, 4)]
+
+
 def test_shapes() -> None:
     shape = tersum.read_topology("star3", rate="250mbit", latency_us=7)
     assert len(shape["hosts"]) == 3
