@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -70,6 +71,14 @@ struct PathChoice {
   std::vector<PathOption> options;  // what was weighed, best first
 };
 
+// One tensor of all_reduce_coalesced: `count` elements from `input` to `output`, which may be the
+// same array.
+struct TensorRef {
+  const void* input = nullptr;
+  void* output = nullptr;
+  size_t count = 0;
+};
+
 class Communicator {
  public:
   // Joins the group of `size` ranks that meet in `store` under `name` (which must be new in that
@@ -93,6 +102,17 @@ class Communicator {
   Work start_all_reduce(const void* input, void* output, size_t count, DataType type, ReduceOp op,
                         const CallOptions& options = {});
 
+  // Reduces many tensors as one call: small ones travel together, so that a call's latency is paid
+  // once per MiB instead of once per tensor. Every rank passes tensors of the same lengths in the
+  // same order; each is reduced as all_reduce would, and with a quantizing codec begins a block of
+  // its own, so a tensor shorter than a block costs a whole one on the wire. Tensors may not
+  // overlap each other. After an error all outputs are undefined.
+  Status all_reduce_coalesced(std::span<const TensorRef> tensors, DataType type, ReduceOp op,
+                              const CallOptions& options = {});
+  // `tensors` itself may go when this returns; the buffers that it names must live until the end.
+  Work start_all_reduce_coalesced(std::span<const TensorRef> tensors, DataType type, ReduceOp op,
+                                  const CallOptions& options = {});
+
   // `input` has size() * count elements; `output` receives the `count` elements of the reduction
   // that start at rank() * count.
   Status reduce_scatter(const void* input, void* output, size_t count, DataType type, ReduceOp op,
@@ -112,6 +132,44 @@ class Communicator {
   Status broadcast(void* data, size_t count, DataType type, int root, const CallOptions& options);
   Work start_broadcast(void* data, size_t count, DataType type, int root,
                        const CallOptions& options);
+
+  // Every rank has something of its own for every rank: part j of `input` (size() parts of `count`
+  // elements) arrives at rank j, as part rank() of its `output`. The own part is what others would
+  // decode, too. `input` and `output` may not overlap.
+  Status all_to_all(const void* input, void* output, size_t count, DataType type,
+                    const CallOptions& options);
+  Work start_all_to_all(const void* input, void* output, size_t count, DataType type,
+                        const CallOptions& options);
+
+  // The `count` elements of every rank arrive at rank `root`, in rank order: its `output` has
+  // size() * count elements; that of the others is not used and may be null.
+  Status gather(const void* input, void* output, size_t count, DataType type, int root,
+                const CallOptions& options);
+  Work start_gather(const void* input, void* output, size_t count, DataType type, int root,
+                    const CallOptions& options);
+
+  // Part i of `input` of rank `root` (size() parts of `count` elements; that of the others is not
+  // used and may be null) arrives in `output` of rank i.
+  Status scatter(const void* input, void* output, size_t count, DataType type, int root,
+                 const CallOptions& options);
+  Work start_scatter(const void* input, void* output, size_t count, DataType type, int root,
+                     const CallOptions& options);
+
+  // From one rank to another: send() on one and recv() on the other with equal `tag`, count, type
+  // and codec. Only these two take part, and they are matched by (sender, tag) in the order of
+  // their starts, whatever else is in flight. A send ends when the receiver has come and all bytes
+  // have been handed over, so two ranks that both send first wait for each other until the
+  // deadline: use start_send() and start_recv() for exchanges. With a lossy codec the receiver gets
+  // what it decodes, and the sender's `data` stays as it is; codec "auto" means "exact" here. `tag`
+  // is 0 or more. kUnsupported on a topology that has no link between the two.
+  Status send(const void* data, size_t count, DataType type, int to, int tag,
+              const CallOptions& options);
+  Work start_send(const void* data, size_t count, DataType type, int to, int tag,
+                  const CallOptions& options);
+  Status recv(void* data, size_t count, DataType type, int from, int tag,
+              const CallOptions& options);
+  Work start_recv(void* data, size_t count, DataType type, int from, int tag,
+                  const CallOptions& options);
 
   // Returns when every rank has entered.
   Status barrier(int64_t timeout_ms = 0);

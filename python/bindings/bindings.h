@@ -7,9 +7,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "tersum/communicator.h"
 #include "tersum/data_type.h"
 #include "tersum/options.h"
 #include "tersum/status.h"
@@ -60,6 +63,14 @@ class InterruptibleStore final : public Store {
   std::shared_ptr<Store> inner_;
   std::unique_ptr<nanobind::python_error> interrupt_;
 };
+
+// The one element type of all arrays, if they are contiguous, aligned arrays of `array_type` and
+// the outputs are writable and fit them; empty if anything needs a closer look (or there is none).
+std::optional<DataType> plain_tensors(const nanobind::list& inputs, const nanobind::list& outputs,
+                                      nanobind::handle array_type, std::vector<TensorRef>* tensors);
+// The tensors of a coalesced call. Views the arrays, which the caller keeps alive.
+std::vector<TensorRef> tensors_or_throw(const nanobind::list& inputs, const nanobind::list& outputs,
+                                        DataType type);
 
 void bind_arrays(nanobind::module_& module);
 void bind_stores(nanobind::module_& module);

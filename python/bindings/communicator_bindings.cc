@@ -47,6 +47,7 @@ struct PendingCall {
   std::string codec;
   Input input;
   Output output;
+  nb::object lists;  // of a coalesced call
 };
 
 // One communicator as Python holds it. Thread safety: any thread; `mutex_` guards the list of
@@ -278,6 +279,32 @@ bool all_reduce_plain(PyCommunicatorPtr self, nb::handle input, nb::handle outpu
   return true;
 }
 
+// Lists of arrays, contiguous and of one length pair by pair; nobody else may change the lists.
+// With an empty `dtype` they are looked at here, and null is returned if that does not suffice.
+std::shared_ptr<PyWork> start_all_reduce_coalesced(PyCommunicatorPtr self, const nb::list& inputs,
+                                                   const nb::list& outputs,
+                                                   const std::string& dtype, nb::handle array_type,
+                                                   const std::string& op,
+                                                   const PyCallOptions& how) {
+  const ReduceOp reduce = reduce_op_or_throw(op);
+  std::vector<TensorRef> tensors;
+  std::optional<DataType> seen;
+  if (dtype.empty()) {
+    seen = plain_tensors(inputs, outputs, array_type, &tensors);
+    if (!seen) return nullptr;
+  } else {
+    seen = data_type_or_throw(dtype);
+    tensors = tensors_or_throw(inputs, outputs, *seen);
+  }
+  const DataType type = *seen;
+  auto call = start_call(
+      *self, how, Input(), Output(), [&](Communicator& communicator, const CallOptions& options) {
+        return communicator.start_all_reduce_coalesced(tensors, type, reduce, options);
+      });
+  call->lists = nb::make_tuple(inputs, outputs);
+  return make_work(std::move(self), std::move(call), how.attended);
+}
+
 std::shared_ptr<PyWork> start_reduce_scatter(PyCommunicatorPtr self, Input input, Output output,
                                              const std::string& dtype, const std::string& op,
                                              const PyCallOptions& how) {
@@ -309,6 +336,30 @@ std::shared_ptr<PyWork> start_broadcast(PyCommunicatorPtr self, Output data,
   auto call = start_call(
       *self, how, Input(), data, [&](Communicator& communicator, const CallOptions& options) {
         return communicator.start_broadcast(data.data(), data.size(), type, root, options);
+      });
+  return make_work(std::move(self), std::move(call), how.attended);
+}
+
+// What moves between single ranks, by name; `input` or `output` is not used where that name has no
+// such thing. `peer` is the root, or the other end.
+std::shared_ptr<PyWork> start_move(PyCommunicatorPtr self, const std::string& name, Input input,
+                                   Output output, const std::string& dtype, int peer, int tag,
+                                   const PyCallOptions& how) {
+  const DataType type = data_type_or_throw(dtype);
+  const void* const from = input.data();
+  void* const to = output.data();
+  auto call =
+      start_call(*self, how, input, output, [&](Communicator& group, const CallOptions& options) {
+        if (name == "send") return group.start_send(from, input.size(), type, peer, tag, options);
+        if (name == "recv") return group.start_recv(to, output.size(), type, peer, tag, options);
+        if (name == "gather") {
+          return group.start_gather(from, to, input.size(), type, peer, options);
+        }
+        if (name == "scatter") {
+          return group.start_scatter(from, to, output.size(), type, peer, options);
+        }
+        const size_t count = input.size() / static_cast<size_t>(group.size());
+        return group.start_all_to_all(from, to, count, type, options);
       });
   return make_work(std::move(self), std::move(call), how.attended);
 }
@@ -400,7 +451,8 @@ void bind_options(nb::module_& module) {
                 PyCallOptions{codec, plan_kind_or_throw(plan), timeout_ms, max_rel_error, attended};
           },
           nb::arg("codec"), nb::arg("plan"), nb::arg("timeout_ms"), nb::arg("max_rel_error"),
-          nb::arg("attended"));
+          nb::arg("attended"))
+      .def_rw("attended", &PyCallOptions::attended);
 }
 
 void bind_calls(nb::class_<PyCommunicator>& type) {
@@ -408,12 +460,18 @@ void bind_calls(nb::class_<PyCommunicator>& type) {
            nb::arg("op"), nb::arg("codec"), nb::arg("plan"), nb::arg("timeout_ms"));
   type.def("start_all_reduce", &start_all_reduce, nb::arg("input").noconvert(),
            nb::arg("output").noconvert(), nb::arg("dtype"), nb::arg("op"), nb::arg("how"))
+      .def("start_all_reduce_coalesced", &start_all_reduce_coalesced, nb::arg("inputs"),
+           nb::arg("outputs"), nb::arg("dtype"), nb::arg("array_type"), nb::arg("op"),
+           nb::arg("how"))
       .def("start_reduce_scatter", &start_reduce_scatter, nb::arg("input").noconvert(),
            nb::arg("output").noconvert(), nb::arg("dtype"), nb::arg("op"), nb::arg("how"))
       .def("start_all_gather", &start_all_gather, nb::arg("input").noconvert(),
            nb::arg("output").noconvert(), nb::arg("dtype"), nb::arg("how"))
       .def("start_broadcast", &start_broadcast, nb::arg("data").noconvert(), nb::arg("dtype"),
            nb::arg("root"), nb::arg("how"))
+      .def("start_move", &start_move, nb::arg("name"), nb::arg("input").noconvert(),
+           nb::arg("output").noconvert(), nb::arg("dtype"), nb::arg("peer"), nb::arg("tag"),
+           nb::arg("how"))
       .def("start_barrier", &start_barrier, nb::arg("how"));
 }
 

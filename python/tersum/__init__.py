@@ -17,7 +17,7 @@ from tersum.codecs import (
     codec_wire_bytes,
     known_codecs,
 )
-from tersum.communicator import Communicator, CommunicatorStats, PathChoice, PathOption, Work
+from tersum.communicator import Communicator, CommunicatorStats, PathChoice, PathOption
 from tersum.errors import (
     AbortedError,
     ClosedError,
@@ -37,6 +37,7 @@ from tersum.errors import (
 from tersum.metrics import MetricsServer, ProcessStats, metrics_text, serve_metrics, stats
 from tersum.store import MemoryStore, Store, TorchStore
 from tersum.topologies import TopologyLink, TopologyShape, read_topology
+from tersum.work import Work
 
 __version__: str = _core.version
 wire_version: int = _core.wire_version

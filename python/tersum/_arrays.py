@@ -78,6 +78,17 @@ def new_output(source: Source, shape: tuple[int, ...]) -> Target:
     return Target(data, shape, lambda: array)
 
 
+def read_output(out: object, name: str = "out") -> tuple[Target, str]:
+    """An array that the caller wants filled, and its element type; checked as ``given_output``."""
+    if _is_jax(out):
+        raise InvalidArgumentError(
+            f"{name} is a jax array, and those cannot change: pass a NumPy array"
+        )
+    view, dtype = _view(out, name, writable=True)
+    source = Source(view, dtype, view.shape, out)
+    return given_output(out, source, view.shape), dtype
+
+
 def given_output(out: object, source: Source, shape: tuple[int, ...]) -> Target:
     """The caller's ``out``, checked. One that is not contiguous or not aligned is written through a
     temporary, at the end of the call."""

@@ -56,6 +56,7 @@ class Work:
     def wait(self, timeout_ms: int) -> bool: ...
 
 class CallOptions:
+    attended: bool
     def __init__(
         self, codec: str, plan: str, timeout_ms: int, max_rel_error: float, attended: bool
     ) -> None: ...
@@ -99,6 +100,15 @@ class Communicator:
         op: str,
         how: CallOptions,
     ) -> Work: ...
+    def start_all_reduce_coalesced(
+        self,
+        inputs: list[Any],
+        outputs: list[Any],
+        dtype: str,
+        array_type: type[Any],
+        op: str,
+        how: CallOptions,
+    ) -> Work | None: ...
     def start_reduce_scatter(
         self,
         input: npt.NDArray[Any],
@@ -119,6 +129,16 @@ class Communicator:
         data: npt.NDArray[Any],
         dtype: str,
         root: int,
+        how: CallOptions,
+    ) -> Work: ...
+    def start_move(
+        self,
+        name: str,
+        input: npt.NDArray[Any],
+        output: npt.NDArray[Any],
+        dtype: str,
+        peer: int,
+        tag: int,
         how: CallOptions,
     ) -> Work: ...
     def start_barrier(self, how: CallOptions) -> Work: ...

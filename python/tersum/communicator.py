@@ -1,31 +1,29 @@
-"""Communicator and Work: collectives over NumPy arrays and CPU arrays of torch, jax and others."""
+"""Communicator: collectives over NumPy arrays and CPU arrays of torch, jax and others."""
 
 from __future__ import annotations
 
 import atexit
-import threading
 import weakref
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from tersum import _core
 from tersum._arrays import (
-    Source,
-    Target,
-    given_output,
-    new_output,
     read_input,
     without_overlap,
 )
-from tersum.errors import InvalidArgumentError, TimeoutError
+from tersum._call_arguments import call_ms, call_options, target_for
+from tersum._coalesce import start_coalesced
+from tersum._moves import MoveCalls
+from tersum.errors import InvalidArgumentError
 from tersum.store import MemoryStore, Store
 from tersum.topologies import topology_text
+from tersum.work import Work
 
 Array = TypeVar("Array")
-
-_TIMEOUT_MS_MAX = 10 * 365 * 24 * 3600 * 1000
 
 
 class CommunicatorStats(NamedTuple):
@@ -57,43 +55,7 @@ class PathChoice(NamedTuple):
     options: tuple[PathOption, ...]
 
 
-class Work(Generic[Array]):
-    """A collective in flight. Its arrays are kept alive until it has ended, even if this object is
-    dropped; do not write to them (nor read the output) before that. Any thread."""
-
-    def __init__(self, core: _core.Work, target: Target | None) -> None:
-        self._core = core
-        self._target = target
-        self._result: Any = None
-        self._lock = threading.Lock()
-
-    def done(self) -> bool:
-        """True once the call has ended, well or not. Never blocks."""
-        return self._core.done()
-
-    def wait(self, timeout_ms: int | None = None) -> None:
-        """Blocks until the call has ended; raises what it failed with (again at every call).
-
-        With ``timeout_ms`` it raises TimeoutError when that passes first; the call goes on then.
-        Ctrl-C aborts the communicator and raises KeyboardInterrupt.
-        """
-        if not self._core.wait(_wait_ms(timeout_ms)):
-            raise TimeoutError(
-                f"the call had not ended after {timeout_ms} ms; it goes on: wait again, or abort() "
-                "the communicator"
-            )
-        with self._lock:
-            if self._target is not None:
-                self._result = self._target.finish()
-                self._target = None
-
-    def result(self, timeout_ms: int | None = None) -> Array:
-        """Waits, as :meth:`wait` does, and returns the output array (None for a barrier)."""
-        self.wait(timeout_ms)
-        return cast(Array, self._result)
-
-
-class Communicator:
+class Communicator(MoveCalls):
     """A group of ``size`` ranks that run collectives together, and this process's place in it.
 
     The constructor joins the group that meets in ``store`` under ``name`` (new in that store for
@@ -174,7 +136,7 @@ class Communicator:
             size,
             store,
             name,
-            _call_ms(timeout_ms),
+            call_ms(timeout_ms),
             listen,
             port,
             transport,
@@ -231,10 +193,10 @@ class Communicator:
             type(x) is np.ndarray
             and type(out) is np.ndarray
             and max_rel_error == 0
-            and self._core.all_reduce_plain(x, out, op, codec, plan, _call_ms(timeout_ms))
+            and self._core.all_reduce_plain(x, out, op, codec, plan, call_ms(timeout_ms))
         ):
             return out  # type: ignore[return-value]  # an array like x
-        how = _how(codec, plan, timeout_ms, max_rel_error, attended=True)
+        how = call_options(codec, plan, timeout_ms, max_rel_error, attended=True)
         return self._all_reduce(x, op, out, how).result()
 
     def all_reduce_async(
@@ -249,8 +211,47 @@ class Communicator:
         max_rel_error: float = 0.0,
     ) -> Work[Array]:
         """:meth:`all_reduce` in the background."""
-        how = _how(codec, plan, timeout_ms, max_rel_error, attended=False)
+        how = call_options(codec, plan, timeout_ms, max_rel_error, attended=False)
         return self._all_reduce(x, op, out, how)
+
+    def all_reduce_coalesced(
+        self,
+        tensors: Sequence[Array],
+        op: str = "sum",
+        codec: str = "int8/128",
+        plan: str = "auto",
+        timeout_ms: int | None = None,
+        out: Sequence[Any] | None = None,
+        *,
+        max_rel_error: float = 0.0,
+    ) -> list[Array]:
+        """:meth:`all_reduce` of many tensors as one call: the small ones travel together, so that a
+        call's latency is paid once per MiB instead of once per tensor.
+
+        :param tensors: of the same shapes and types, in the same order, on every rank. Tensors of
+            one element type are one call; several types are as many calls in flight together.
+        :param out: arrays of those shapes and types to write to; may be ``tensors``.
+
+        Each tensor begins a block of its own, so its neighbours do not affect its error, and one
+        shorter than a block costs a whole block on the wire.
+        """
+        how = call_options(codec, plan, timeout_ms, max_rel_error, attended=True)
+        return start_coalesced(self._core, tensors, op, out, how).result()
+
+    def all_reduce_coalesced_async(
+        self,
+        tensors: Sequence[Array],
+        op: str = "sum",
+        codec: str = "int8/128",
+        plan: str = "auto",
+        timeout_ms: int | None = None,
+        out: Sequence[Any] | None = None,
+        *,
+        max_rel_error: float = 0.0,
+    ) -> Work[list[Array]]:
+        """:meth:`all_reduce_coalesced` in the background."""
+        how = call_options(codec, plan, timeout_ms, max_rel_error, attended=False)
+        return start_coalesced(self._core, tensors, op, out, how)
 
     def reduce_scatter(
         self,
@@ -268,7 +269,7 @@ class Communicator:
         ``x`` has shape ``(size * k, ...)``; the result is rows ``rank * k`` to
         ``(rank + 1) * k`` of the reduction, of shape ``(k, ...)``.
         """
-        how = _how(codec, plan, timeout_ms, max_rel_error, attended=True)
+        how = call_options(codec, plan, timeout_ms, max_rel_error, attended=True)
         return self._reduce_scatter(x, op, out, how).result()
 
     def reduce_scatter_async(
@@ -283,7 +284,7 @@ class Communicator:
         max_rel_error: float = 0.0,
     ) -> Work[Array]:
         """:meth:`reduce_scatter` in the background."""
-        how = _how(codec, plan, timeout_ms, max_rel_error, attended=False)
+        how = call_options(codec, plan, timeout_ms, max_rel_error, attended=False)
         return self._reduce_scatter(x, op, out, how)
 
     def all_gather(
@@ -302,7 +303,7 @@ class Communicator:
         ``x`` gives a result of shape ``(size,)``. With a lossy codec this rank's own part is what
         the others decode, too. ``codec="auto"`` is exact unless ``max_rel_error`` is given.
         """
-        how = _how(codec, plan, timeout_ms, max_rel_error, attended=True)
+        how = call_options(codec, plan, timeout_ms, max_rel_error, attended=True)
         return self._all_gather(x, out, how).result()
 
     def all_gather_async(
@@ -316,7 +317,7 @@ class Communicator:
         max_rel_error: float = 0.0,
     ) -> Work[Array]:
         """:meth:`all_gather` in the background."""
-        how = _how(codec, plan, timeout_ms, max_rel_error, attended=False)
+        how = call_options(codec, plan, timeout_ms, max_rel_error, attended=False)
         return self._all_gather(x, out, how)
 
     def broadcast(
@@ -335,7 +336,7 @@ class Communicator:
         With a lossy codec the root's result is what the others decode. ``codec="auto"`` is exact
         unless ``max_rel_error`` is given.
         """
-        how = _how(codec, plan, timeout_ms, max_rel_error, attended=True)
+        how = call_options(codec, plan, timeout_ms, max_rel_error, attended=True)
         return self._broadcast(x, root, out, how).result()
 
     def broadcast_async(
@@ -350,7 +351,7 @@ class Communicator:
         max_rel_error: float = 0.0,
     ) -> Work[Array]:
         """:meth:`broadcast` in the background."""
-        how = _how(codec, plan, timeout_ms, max_rel_error, attended=False)
+        how = call_options(codec, plan, timeout_ms, max_rel_error, attended=False)
         return self._broadcast(x, root, out, how)
 
     def barrier(self, timeout_ms: int | None = None) -> None:
@@ -386,7 +387,7 @@ class Communicator:
         Not collective. ``count`` as the collective counts: of a reduce_scatter the elements of one
         rank's result, of an all_gather those of its input.
         """
-        how = _how(codec, plan, None, max_rel_error, attended=True)
+        how = call_options(codec, plan, None, max_rel_error, attended=True)
         codec, plan, seconds, reason, options = self._core.choose(collective, count, dtype, op, how)
         weighed = tuple(PathOption(*option) for option in options)
         return PathChoice(codec, plan, seconds, reason, weighed)
@@ -438,7 +439,7 @@ class Communicator:
 
     def _all_reduce(self, x: Array, op: str, out: Any, how: _core.CallOptions) -> Work[Array]:
         source = read_input(x)
-        target = _target(out, source, source.shape)
+        target = target_for(out, source, source.shape)
         source = without_overlap(source, target, in_place=True)
         core = self._core.start_all_reduce(source.data, target.data, source.dtype, op, how)
         return Work(core, target)
@@ -451,7 +452,7 @@ class Communicator:
                 f"multiple of {self.size}, got shape {source.shape}: pad it"
             )
         shape = (source.shape[0] // self.size, *source.shape[1:])
-        target = _target(out, source, shape)
+        target = target_for(out, source, shape)
         source = without_overlap(source, target, in_place=False)
         core = self._core.start_reduce_scatter(source.data, target.data, source.dtype, op, how)
         return Work(core, target)
@@ -459,7 +460,7 @@ class Communicator:
     def _all_gather(self, x: Array, out: Any, how: _core.CallOptions) -> Work[Array]:
         source = read_input(x)
         rows = source.shape or (1,)
-        target = _target(out, source, (rows[0] * self.size, *rows[1:]))
+        target = target_for(out, source, (rows[0] * self.size, *rows[1:]))
         source = without_overlap(source, target, in_place=False)
         core = self._core.start_all_gather(source.data, target.data, source.dtype, how)
         return Work(core, target)
@@ -468,14 +469,14 @@ class Communicator:
         if not 0 <= root < self.size:
             raise InvalidArgumentError(f"root must be 0 to {self.size - 1}, got {root}")
         source = read_input(x)
-        target = _target(out, source, source.shape)
+        target = target_for(out, source, source.shape)
         if self.rank == root:
             target.data[...] = source.data  # the core works in place; numpy sees to any overlap
         core = self._core.start_broadcast(target.data, source.dtype, root, how)
         return Work(core, target)
 
     def _barrier(self, timeout_ms: int | None, *, attended: bool) -> Work[None]:
-        how = _how("exact", "auto", timeout_ms, 0.0, attended=attended)
+        how = call_options("exact", "auto", timeout_ms, 0.0, attended=attended)
         return Work(self._core.start_barrier(how), None)
 
     def __enter__(self) -> Communicator:
@@ -503,38 +504,8 @@ def _close_all() -> None:
         communicator.close()
 
 
-def _target(out: object, source: Source, shape: tuple[int, ...]) -> Target:
-    return new_output(source, shape) if out is None else given_output(out, source, shape)
-
-
 def _check_place(rank: int, size: int) -> None:
     if size < 1:
         raise InvalidArgumentError(f"size must be at least 1, got {size}")
     if not 0 <= rank < size:
         raise InvalidArgumentError(f"rank must be 0 to {size - 1} in a group of {size}, got {rank}")
-
-
-def _how(
-    codec: str, plan: str, timeout_ms: int | None, max_rel_error: float, *, attended: bool
-) -> _core.CallOptions:
-    return _core.CallOptions(codec, plan, _call_ms(timeout_ms), max_rel_error, attended)
-
-
-def _call_ms(timeout_ms: int | None) -> int:
-    """Milliseconds for the core, where 0 means the communicator's own deadline."""
-    if timeout_ms is None:
-        return 0
-    if not 1 <= timeout_ms <= _TIMEOUT_MS_MAX:
-        raise InvalidArgumentError(
-            f"timeout_ms must be 1 or more (None takes the communicator's), got {timeout_ms}"
-        )
-    return int(timeout_ms)
-
-
-def _wait_ms(timeout_ms: int | None) -> int:
-    """Milliseconds for the core, where -1 waits for the call's own deadline."""
-    if timeout_ms is None:
-        return -1
-    if timeout_ms < 0:
-        raise InvalidArgumentError(f"timeout_ms must be 0 or more, got {timeout_ms}")
-    return int(timeout_ms)

@@ -22,6 +22,13 @@ Status disagreement(std::string_view what, const std::string& own, int own_rank,
   return {StatusCode::kDisagreement, std::move(text)};
 }
 
+std::string describe_tensors(uint64_t tensors) {
+  constexpr int kHashBits = 40;
+  if (tensors == 0) return "one array";
+  return std::to_string(tensors >> kHashBits) + " tensors whose lengths have checksum " +
+         std::to_string(tensors & ((uint64_t{1} << kHashBits) - 1));
+}
+
 }  // namespace
 
 void encode_descriptor(const CallDescriptor& descriptor,
@@ -36,6 +43,7 @@ void encode_descriptor(const CallDescriptor& descriptor,
   store_le(out.data() + 8, descriptor.count);
   out[16] = static_cast<std::byte>(descriptor.codec.size());
   std::memcpy(out.data() + 17, descriptor.codec.data(), descriptor.codec.size());
+  store_le(out.data() + 120, descriptor.tensors);
 }
 
 std::optional<CallDescriptor> decode_descriptor(std::span<const std::byte> in) {
@@ -54,6 +62,7 @@ std::optional<CallDescriptor> decode_descriptor(std::span<const std::byte> in) {
   descriptor.root = load_le<uint32_t>(in.data() + 4);
   descriptor.count = load_le<uint64_t>(in.data() + 8);
   descriptor.codec = {reinterpret_cast<const char*>(in.data()) + 17, codec_bytes};
+  descriptor.tensors = load_le<uint64_t>(in.data() + 120);
   return descriptor;
 }
 
@@ -65,6 +74,10 @@ Status compare_descriptors(const CallDescriptor& own, int own_rank, const CallDe
   if (own.collective != other.collective) {
     return differ("the collective", collective_name(own.collective),
                   collective_name(other.collective));
+  }
+  if (own.tensors != other.tensors) {
+    return differ("the tensors of the call", describe_tensors(own.tensors),
+                  describe_tensors(other.tensors));
   }
   if (own.count != other.count) {
     return differ("the length", std::to_string(own.count) + " elements",

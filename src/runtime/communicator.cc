@@ -68,16 +68,21 @@ Status check_wires(const Member& member, const std::vector<std::tuple<int64_t, i
   return {};
 }
 
-// A call that failed before it began.
-class FailedWork final : public WorkImpl {
- public:
-  explicit FailedWork(Status status) : status_(std::move(status)) {}
-  [[nodiscard]] bool done() const override { return true; }
-  Status wait(int64_t /*timeout_ms*/) override { return status_; }
+// No call can start any more; operations refer to their member, and that circle ends here.
+void retire(Member& member) {
+  const std::lock_guard lock(member.mutex);
+  member.closed = true;
+  member.pool.clear();
+}
 
- private:
-  Status status_;
-};
+void add_stats(CommunicatorStats& sum, Member& member) {
+  const std::lock_guard lock(member.mutex);
+  sum.calls += member.stats.calls;
+  sum.values += member.stats.values;
+  sum.wire_bytes_sent += member.stats.wire_bytes_sent;
+  sum.wire_bytes_received += member.stats.wire_bytes_received;
+  sum.seconds += member.stats.seconds;
+}
 
 }  // namespace
 
@@ -96,7 +101,10 @@ CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Progress> progress,
     : progress_(std::move(progress)),
       member_(std::move(member)),
       options_(std::move(options)),
-      admitted_(admitted) {}
+      admitted_(admitted),
+      lanes_(progress_, member_),
+      scratch_(
+          std::make_shared<ScratchPool>(CoalescedCall::kBucketBytes, CoalescedCall::kInFlight)) {}
 
 CommunicatorImpl::~CommunicatorImpl() { close(); }
 
@@ -120,6 +128,30 @@ Work CommunicatorImpl::start(const CallArguments& arguments, const CallOptions& 
   return Work(std::move(operation).value());
 }
 
+Work CommunicatorImpl::start_coalesced(std::span<const TensorRef> tensors, DataType type,
+                                       ReduceOp op, const CallOptions& call_options) {
+  if (const Status gone = left(); !gone.ok()) return Work(std::make_shared<FailedWork>(gone));
+  // What is left open is settled for a bucket, which is what most of them will be.
+  size_t count = 0;
+  for (const TensorRef& tensor : tensors) {
+    count = std::min(count + tensor.count, CoalescedCall::kBucketBytes / element_bytes(type));
+  }
+  const CallArguments bucket{Collective::kAllReduce, nullptr, nullptr, count, type, op, 0};
+  std::string codec;
+  const Result<CallOptions> settled = settle(bucket, call_options, codec);
+  if (!settled.ok()) return Work(std::make_shared<FailedWork>(settled.status()));
+  auto call = std::make_shared<CoalescedCall>(member_, lanes_.everybody(), scratch_, tensors, type,
+                                              op, settled.value());
+  const Status started = call->start(options_.timeout_ms);
+  if (!started.ok()) return Work(std::make_shared<FailedWork>(started));
+  return Work(std::move(call));
+}
+
+Status CommunicatorImpl::left() const {
+  const std::lock_guard lock(member_->mutex);
+  return member_->closed ? member_->poison : Status();
+}
+
 void CommunicatorImpl::abort(std::string_view reason) {
   const Status status(StatusCode::kAborted, "aborted: " + std::string(reason));
   // Held while the task is posted: close() runs what was posted before it lets the engine go. While
@@ -131,8 +163,10 @@ void CommunicatorImpl::abort(std::string_view reason) {
     const std::lock_guard lock(member_->mutex);
     if (member_->poison.ok()) member_->poison = status;
   }
-  progress_->post_async(
-      [member = member_, status](Node& node) { node.abort_member(*member, status); });
+  progress_->post_async([member = member_, lanes = lanes_.list(), status](Node& node) {
+    for (const auto& lane : lanes) node.abort_member(*lane, status);
+    node.abort_member(*member, status);
+  });
 }
 
 void CommunicatorImpl::close() {
@@ -140,20 +174,26 @@ void CommunicatorImpl::close() {
   if (closed_) return;
   closed_ = true;
   const Status reason(StatusCode::kClosed, "this communicator is closed; make a new one");
+  const std::vector<std::shared_ptr<Member>> lanes = lanes_.list();
   progress_->drain_all();
   progress_->execute([&](Node& node) {
+    for (const auto& lane : lanes) node.unregister_member(lane, reason);
     const uint64_t group = member_->group;
     node.unregister_member(member_, reason);
     if (admitted_ && !node.has_group(group)) node.transport().forget(group);
   });
-  const std::lock_guard lock(member_->mutex);
-  member_->closed = true;
-  member_->pool.clear();  // operations refer to their member: the circle ends here
+  // What the ends of these calls have posted in turn refers to the engine: it runs before that
+  // goes.
+  if (!lanes.empty()) progress_->execute([](Node& /*node*/) {});
+  for (const auto& lane : lanes) retire(*lane);
+  retire(*member_);
 }
 
 CommunicatorStats CommunicatorImpl::stats() {
-  const std::lock_guard lock(member_->mutex);
-  return member_->stats;
+  CommunicatorStats sum;
+  for (const auto& lane : lanes_.list()) add_stats(sum, *lane);
+  add_stats(sum, *member_);
+  return sum;
 }
 
 Result<Communicator> CommunicatorImpl::split(int color, int key) {
@@ -245,16 +285,12 @@ Result<Communicator> Communicator::create(int rank, int size, const std::shared_
   return create_on(acquired.value(), rank, size, *store, complete, name);
 }
 
-int Communicator::rank() const { return impl_ ? impl_->member().rank : -1; }
-int Communicator::size() const { return impl_ ? impl_->member().size() : 0; }
-
-namespace {
-
 Status no_communicator() {
   return {StatusCode::kClosed, "this Communicator is empty (a negative color in split)"};
 }
 
-}  // namespace
+int Communicator::rank() const { return impl_ ? impl_->member().rank : -1; }
+int Communicator::size() const { return impl_ ? impl_->member().size() : 0; }
 
 #define TERSUM_RUN(arguments, options) \
   return impl_ ? impl_->run(arguments, options) : no_communicator()
@@ -270,6 +306,20 @@ Status Communicator::all_reduce(const void* input, void* output, size_t count, D
 Work Communicator::start_all_reduce(const void* input, void* output, size_t count, DataType type,
                                     ReduceOp op, const CallOptions& options) {
   TERSUM_START((CallArguments{Collective::kAllReduce, input, output, count, type, op, 0}), options);
+}
+
+Status Communicator::all_reduce_coalesced(std::span<const TensorRef> tensors, DataType type,
+                                          ReduceOp op, const CallOptions& options) {
+  if (!impl_) return no_communicator();
+  CallOptions attended = options;
+  attended.attended = true;
+  return impl_->start_coalesced(tensors, type, op, attended).wait();
+}
+
+Work Communicator::start_all_reduce_coalesced(std::span<const TensorRef> tensors, DataType type,
+                                              ReduceOp op, const CallOptions& options) {
+  return impl_ ? impl_->start_coalesced(tensors, type, op, options)
+               : Work(std::make_shared<FailedWork>(no_communicator()));
 }
 
 Status Communicator::reduce_scatter(const void* input, void* output, size_t count, DataType type,
@@ -310,13 +360,54 @@ Work Communicator::start_broadcast(void* data, size_t count, DataType type, int 
       options);
 }
 
+Status Communicator::all_to_all(const void* input, void* output, size_t count, DataType type,
+                                const CallOptions& options) {
+  TERSUM_RUN((CallArguments{Collective::kAllToAll, input, output, count, type, ReduceOp::kSum, 0}),
+             options);
+}
+
+Work Communicator::start_all_to_all(const void* input, void* output, size_t count, DataType type,
+                                    const CallOptions& options) {
+  TERSUM_START(
+      (CallArguments{Collective::kAllToAll, input, output, count, type, ReduceOp::kSum, 0}),
+      options);
+}
+
+Status Communicator::gather(const void* input, void* output, size_t count, DataType type, int root,
+                            const CallOptions& options) {
+  TERSUM_RUN((CallArguments{Collective::kGather, input, output, count, type, ReduceOp::kSum, root}),
+             options);
+}
+
+Work Communicator::start_gather(const void* input, void* output, size_t count, DataType type,
+                                int root, const CallOptions& options) {
+  TERSUM_START(
+      (CallArguments{Collective::kGather, input, output, count, type, ReduceOp::kSum, root}),
+      options);
+}
+
+Status Communicator::scatter(const void* input, void* output, size_t count, DataType type, int root,
+                             const CallOptions& options) {
+  TERSUM_RUN(
+      (CallArguments{Collective::kScatter, input, output, count, type, ReduceOp::kSum, root}),
+      options);
+}
+
+Work Communicator::start_scatter(const void* input, void* output, size_t count, DataType type,
+                                 int root, const CallOptions& options) {
+  TERSUM_START(
+      (CallArguments{Collective::kScatter, input, output, count, type, ReduceOp::kSum, root}),
+      options);
+}
+
 Status Communicator::barrier(int64_t timeout_ms) {
   const CallOptions options{"exact", PlanKind::kAuto, timeout_ms};
   TERSUM_RUN((CallArguments{}), options);
 }
 
 Work Communicator::start_barrier(int64_t timeout_ms, bool attended) {
-  const CallOptions options{"exact", PlanKind::kAuto, timeout_ms, attended};
+  CallOptions options{"exact", PlanKind::kAuto, timeout_ms};
+  options.attended = attended;
   TERSUM_START((CallArguments{}), options);
 }
 

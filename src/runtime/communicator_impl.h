@@ -2,12 +2,17 @@
 // contract.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "runtime/coalesced_call.h"
+#include "runtime/lanes.h"
 #include "runtime/member.h"
 #include "runtime/progress.h"
 #include "runtime/start_call.h"
@@ -37,6 +42,11 @@ class CommunicatorImpl {
 
   Status run(const CallArguments& arguments, const CallOptions& call_options);
   Work start(const CallArguments& arguments, const CallOptions& call_options);
+  Work start_coalesced(std::span<const TensorRef> tensors, DataType type, ReduceOp op,
+                       const CallOptions& call_options);
+  // One end of a transfer; `data` is only read when this rank is the sender.
+  Work start_transfer(void* data, size_t count, DataType type, bool sends, int peer, int tag,
+                      const CallOptions& call_options);
   Result<Communicator> split(int color, int key);
   void abort(std::string_view reason);
   void close();
@@ -61,11 +71,15 @@ class CommunicatorImpl {
   Result<PathChoice> remembered_choice(const CallArguments& arguments,
                                        const CallOptions& call_options);
   [[nodiscard]] bool leaves_open(const CallOptions& call_options) const;
+  // Why no lane may be made any more; ok before close().
+  [[nodiscard]] Status left() const;
 
   std::shared_ptr<Progress> progress_;
   std::shared_ptr<Member> member_;
   CommunicatorOptions options_;
   bool admitted_;
+  Lanes lanes_;
+  const std::shared_ptr<ScratchPool> scratch_;
   std::mutex close_mutex_;
   bool closed_ = false;
   uint64_t splits_ = 0;  // under member_->mutex
@@ -75,7 +89,24 @@ class CommunicatorImpl {
   std::mutex choice_mutex_;  // guards the two below
   std::shared_ptr<const TuningTable> table_;
   std::vector<RecentChoice> recent_;
+  std::mutex transfers_mutex_;
+  // Transfers started so far, by (peer, tag, sends).
+  std::map<std::tuple<int, int, bool>, uint32_t> transfers_;
 };
+
+// A call that failed before it began.
+class FailedWork final : public WorkImpl {
+ public:
+  explicit FailedWork(Status status) : status_(std::move(status)) {}
+  [[nodiscard]] bool done() const override { return true; }
+  Status wait(int64_t /*timeout_ms*/) override { return status_; }
+
+ private:
+  Status status_;
+};
+
+// The error of calls on an empty communicator.
+Status no_communicator();
 
 // Communicator::create on a given engine: tests put several "processes" into one.
 Result<Communicator> create_on(const std::shared_ptr<Progress>& progress, int rank, int size,

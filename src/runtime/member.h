@@ -51,9 +51,21 @@ class Member {
 
   [[nodiscard]] int size() const { return static_cast<int>(places.size()); }
   [[nodiscard]] bool is_neighbour(int other) const { return routes.next_to(other) == other; }
+  // What a rank of this group is called in messages: in a lane, by the communicator's number.
+  [[nodiscard]] int shown_rank(int other) const {
+    return parent_ranks.empty() ? other : parent_ranks[static_cast<size_t>(other)];
+  }
+  // Why no call can succeed any more; ok while calls can. Any thread.
+  [[nodiscard]] Status current_poison() {
+    {
+      const std::lock_guard lock(mutex);
+      if (!poison.ok() || parent == nullptr) return poison;
+    }
+    return parent->current_poison();
+  }
   // "rank 3", or "device 2048 (rank 3)" where ranks are devices.
   [[nodiscard]] std::string name_of(int other) const {
-    std::string text = "rank " + std::to_string(other);
+    std::string text = "rank " + std::to_string(shown_rank(other));
     if (!devices.empty()) {
       text = "device " + std::to_string(devices[static_cast<size_t>(other)]) + " (" + text + ")";
     }
@@ -69,6 +81,9 @@ class Member {
   const GroupRoutes routes;
   std::vector<RankPlace> places;
   std::vector<int64_t> devices;  // global device ids by rank; empty for ordinary groups
+  // Lanes (lanes.h): the communicator's member, and the communicator's number of each rank.
+  std::shared_ptr<Member> parent;
+  std::vector<int> parent_ranks;
 
   // Progress role only.
   uint64_t begun_calls = 0;  // sequence numbers below this have begun here

@@ -91,10 +91,13 @@ void Node::begin_operation(const std::shared_ptr<Operation>& operation) {
 
 bool Node::advance_operations() {
   bool moved = false;
+  // Whoever comes first finds the room in the links' queues, so each comes first in turn.
+  ++turn_;
   for (size_t m = 0; m < members_.size(); ++m) {
-    Member& member = *members_[m];
-    for (size_t i = 0; i < member.active.size(); ++i) {
-      moved |= member.active[i]->advance(*this, now_ns_);
+    Member& member = *members_[(m + turn_) % members_.size()];
+    const size_t count = member.active.size();
+    for (size_t i = 0; i < count; ++i) {
+      moved |= member.active[(i + turn_) % count]->advance(*this, now_ns_);
     }
     if (!member.doom.ok()) {
       for (size_t i = 0; i < member.active.size(); ++i) member.active[i]->fail(*this, member.doom);
@@ -260,8 +263,11 @@ void Node::doom(Member& member, const Status& cause) {
 
 void Node::poison(Member& member, const Status& cause) {
   TERSUM_CHECK(!cause.ok());
-  const std::lock_guard lock(member.mutex);
-  if (member.poison.ok()) member.poison = cause;
+  {
+    const std::lock_guard lock(member.mutex);
+    if (member.poison.ok()) member.poison = cause;
+  }
+  if (member.parent != nullptr) poison(*member.parent, cause);
 }
 
 }  // namespace tersum

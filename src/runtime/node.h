@@ -155,6 +155,7 @@ class Node final : public TransportSink {
   std::vector<std::pair<uint64_t, int>> closed_;  // (group, rank) that were here
   std::vector<std::pair<ProcessId, Status>> connect_failures_;
   uint64_t ended_calls_ = 0;
+  size_t turn_ = 0;  // rounds of operations so far
   bool any_dirty_ = false;
 };
 

@@ -57,7 +57,8 @@ void Operation::prepare(std::shared_ptr<Member> member, const CallRequest& reque
                  request.plan,
                  static_cast<uint32_t>(request.root),
                  request.count,
-                 codec_text_};
+                 codec_text_,
+                 request.tensors};
   status_ = {};
   done_.store(false, std::memory_order_release);
 }
@@ -74,11 +75,7 @@ void Operation::begin(Node& node) {
   out_.clear();
   roles_.clear();
   plan_.reset();
-  Status poison;
-  {
-    const std::lock_guard lock(member_->mutex);
-    poison = member_->poison;
-  }
+  const Status poison = member_->current_poison();
   if (!poison.ok()) {
     // The others may be in this call already: they hear why this rank is not.
     if (member_->registered) notify_others(node, poison);
@@ -183,7 +180,9 @@ void Operation::on_ready(Node& node, const InMessage& message) {
     fail_protocol(node, from, peer.ready ? "a second descriptor" : "an unreadable descriptor");
     return;
   }
-  if (Status agreed = compare_descriptors(descriptor_, member_->rank, *other, from); !agreed.ok()) {
+  if (Status agreed = compare_descriptors(descriptor_, member_->shown_rank(member_->rank), *other,
+                                          member_->shown_rank(from));
+      !agreed.ok()) {
     fail(node, agreed);
     return;
   }

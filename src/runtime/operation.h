@@ -45,7 +45,8 @@ struct CallRequest {
   int root = 0;
   int64_t start_ns = 0;
   int64_t timeout_ms = 0;
-  uint64_t call = 0;  // sequence number or key
+  uint64_t call = 0;     // sequence number or key
+  uint64_t tensors = 0;  // checksum of what the array is made of; 0: one array
 };
 
 using OnDone = void (*)(void* context, const Status& status);

@@ -36,9 +36,9 @@ const std::byte* Operation::own_slice(const ChunkRole& role, uint32_t slice) con
   return static_cast<const std::byte*>(request_.input) + begin * element_bytes(request_.type);
 }
 
-// Null for a chunk that is only passed on.
+// Null for a chunk that is only passed on, and for a sender that keeps what it has.
 std::byte* Operation::output_slice(const ChunkRole& role, uint32_t slice) const {
-  if (!role.keeps) return nullptr;
+  if (!role.keeps || request_.output == nullptr) return nullptr;
   const size_t begin = role.output_begin + slice * plan_->slice_values;
   return static_cast<std::byte*>(request_.output) + begin * element_bytes(request_.type);
 }

@@ -14,8 +14,12 @@ namespace {
 Status check_arguments(const Member& member, const CallArguments& arguments,
                        const CallOptions& options) {
   const auto size = static_cast<size_t>(member.size());
-  const bool reads = arguments.collective != Collective::kBarrier && arguments.count > 0;
-  if (reads && (arguments.input == nullptr || arguments.output == nullptr)) {
+  const bool root = arguments.root == member.rank;
+  const bool moves = arguments.collective != Collective::kBarrier && arguments.count > 0;
+  const bool reads = moves && (arguments.collective != Collective::kScatter || root);
+  const bool writes =
+      moves && !arguments.keeps_data && (arguments.collective != Collective::kGather || root);
+  if ((reads && arguments.input == nullptr) || (writes && arguments.output == nullptr)) {
     return invalid_argument(std::string(collective_name(arguments.collective)) + " of " +
                             std::to_string(arguments.count) +
                             " elements got a null buffer; pass memory for input and output");
@@ -72,6 +76,7 @@ Result<std::shared_ptr<Operation>> start_call(const std::shared_ptr<Member>& mem
   request.codec = codec.value();
   request.plan = options.plan;
   request.root = arguments.root;
+  request.tensors = arguments.tensors;
   request.timeout_ms = options.timeout_ms > 0 ? options.timeout_ms : default_timeout_ms;
   Progress& progress = *member->progress;
   request.start_ns = progress.clock().now_ns();

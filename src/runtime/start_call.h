@@ -21,6 +21,8 @@ struct CallArguments {
   DataType type = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
   int root = 0;
+  uint64_t tensors = 0;     // as in CallRequest
+  bool keeps_data = false;  // the root of a broadcast does not take part in its result
 };
 
 // kInvalidArgument, kUnsupported: nothing was started and no other rank is affected. With `async`

@@ -84,6 +84,8 @@ def test_size_range() -> None:
         (["--factor", "1"], "must be above 1"),
         (["--ranks", "0"], "must be 1 or more"),
         (["--metrics-port", "0"], "must be 1 to 65535"),
+        (["--coalesce", "3", "--op", "broadcast"], "--coalesce and --in-flight are for"),
+        (["--in-flight", "0"], "must be 1 or more"),
         (["--iters", "x"], "x"),
         (["--codec", "int9"], "int9"),
         (["--codec", "int8/48"], "48"),
@@ -142,6 +144,23 @@ def test_every_collective_is_right(tmp_path: Path, op: str, dtype: str) -> None:
     assert len(rows) == len(codecs.split(",")) and all(row["wrong"] == 0 for row in rows)
     lossless = op in ("all_gather", "broadcast") or dtype in ("int64", "uint8")
     assert (rows[0]["rel_error"] == 0) == lossless or rows[0]["rel_error"] < 1e-2
+
+
+def test_an_array_cut_into_tensors_and_into_calls(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    done = perf(
+        *("--coalesce", "7", "--in-flight", "3", "--codec", "exact,int8", "--json", str(path)),
+        *("--min-bytes", "100000", "--max-bytes", "100000", "--iters", "2", "--warmup", "1"),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = rows_of(path)
+    splits = ["7 calls", "7 coalesced", "3 in flight"]
+    assert [row["split"] for row in rows] == 2 * splits
+    assert all(row["wrong"] == 0 and row["bytes"] == 100_000 for row in rows)
+    # What travels is the same, but for a block that a cut leaves unfilled.
+    sent = [row["wire_bytes"] for row in rows[:3]]
+    assert max(sent) - min(sent) <= 7 * 4096 and min(sent) >= 100_000 * 0.99
+    assert "exact auto (7 coalesced)" in done.stdout
 
 
 @pytest.mark.parametrize("redop", ["avg", "max", "min"])

@@ -122,6 +122,30 @@ def add_parser(commands: Any) -> None:
     )
     how.add_argument("--seed", type=whole, default=1, metavar="N", help="of the data; default 1")
     how.add_argument("--timeout-ms", type=positive, default=120_000, metavar="N", help="per call")
+    _add_cuts(how)
+    how.add_argument("--store", metavar="URL", help="where ranks of a launcher meet")
+    output = parser.add_argument_group("output")
+    _add_choices(how, output)
+    output.add_argument("--json", type=Path, metavar="FILE", help="also write the rows as JSON")
+    output.add_argument("--plot", type=Path, metavar="FILE", help="also draw them (PNG)")
+    parser.set_defaults(run=run)
+
+
+def _add_cuts(how: argparse._ArgumentGroup) -> None:
+    how.add_argument(
+        "--coalesce",
+        type=_checked(int, lambda value: value >= 0, "must be 0 or more"),
+        default=0,
+        metavar="N",
+        help="cut the array into N tensors: one call after another, and all_reduce_coalesced",
+    )
+    how.add_argument(
+        "--in-flight",
+        type=_checked(int, lambda value: value >= 1, "must be 1 or more"),
+        default=1,
+        metavar="K",
+        help="also as K calls in flight together",
+    )
     how.add_argument(
         "--metrics-port",
         type=_checked(int, lambda value: 1 <= value <= 65535, "must be 1 to 65535"),
@@ -129,12 +153,6 @@ def add_parser(commands: Any) -> None:
         metavar="N",
         help="rank r serves its counters at http://127.0.0.1:N+r/metrics",
     )
-    how.add_argument("--store", metavar="URL", help="where ranks of a launcher meet")
-    output = parser.add_argument_group("output")
-    _add_choices(how, output)
-    output.add_argument("--json", type=Path, metavar="FILE", help="also write the rows as JSON")
-    output.add_argument("--plot", type=Path, metavar="FILE", help="also draw them (PNG)")
-    parser.set_defaults(run=run)
 
 
 def _add_wires(how: argparse._ArgumentGroup) -> None:
@@ -219,6 +237,8 @@ def make_options(arguments: argparse.Namespace) -> PerfOptions:
         timeout_ms=arguments.timeout_ms,
         streams=arguments.streams,
         metrics_port=arguments.metrics_port,
+        coalesce=arguments.coalesce,
+        in_flight=arguments.in_flight,
         link_bits_per_s=(
             parse_rate(arguments.link) if arguments.link and not arguments.topology else 0
         ),
@@ -227,6 +247,13 @@ def make_options(arguments: argparse.Namespace) -> PerfOptions:
         topology=topology_text(arguments.topology or ""),
         topology_bits_per_s=parse_rate(arguments.link or "1gbit"),
     )
+    if (options.coalesce or options.in_flight > 1) and (
+        options.op != "all_reduce" or options.redop != "sum" or options.in_place
+    ):
+        raise CommandError(
+            "--coalesce and --in-flight are for --op all_reduce --redop sum, not --in-place",
+            exit_status=2,
+        )
     if "one_shot" in options.plans and options.op != "all_reduce":
         raise CommandError(f"--plan one_shot is for all_reduce, not {options.op}", exit_status=2)
     return options

@@ -29,6 +29,7 @@ class Contender(NamedTuple):
     prepare: Callable[[Values, Values], Callable[[], object]]
     wire_bytes: Callable[[], int] | None
     turns: Turns | None = None
+    split: str = ""  # how the array was cut into calls; "": not at all
 
 
 def tersum_contenders(group: Communicator, options: PerfOptions) -> list[Contender]:

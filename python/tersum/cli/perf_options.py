@@ -46,6 +46,8 @@ class PerfOptions:
     max_rel_error: float = 0.0  # of codec auto
     topology_bits_per_s: int = 0  # of a named topology's links
     topology: str = ""  # a name or a file's text; empty: everybody reaches everybody
+    coalesce: int = 0  # all_reduce: cut into this many tensors; 0: not
+    in_flight: int = 1  # all_reduce: as this many calls together, too
     in_place: bool = False  # all_reduce: the input is the output, as gloo always works
 
     def to_json(self) -> dict[str, Any]:
@@ -88,7 +90,8 @@ class Row(TypedDict):
 
 
 class LinkRow(Row, total=False):
-    """What a row has in addition where the link is shaped, and where choices are explained."""
+    """What a row has in addition where the link is shaped, choices are explained, or the
+    array was cut."""
 
     explanation: str
     model_us: float  # what the cost model expects; where the wires are a topology's
@@ -96,6 +99,7 @@ class LinkRow(Row, total=False):
     link_bits_per_s: int
     wire_bound_us: float  # what the link needs for wire_bytes: bytes * 8 * (1514/1448) / rate
     wire_ratio: float  # time_us / wire_bound_us
+    split: str  # "1000 coalesced", "1000 calls", "3 in flight"
 
 
 @final

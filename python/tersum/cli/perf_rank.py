@@ -274,6 +274,11 @@ def _bounds(
         bound = np.empty_like(absmax)
         sums = scale * sum_absmax
         group._core.error_bounds(choice.codec, plan, count, options.dtype, absmax, sums, bound)
+        if contender.split:  # pieces may take another plan, of another bound
+            piece = -(-count // int(contender.split.split()[0]))
+            other = np.empty_like(bound)
+            group._core.error_bounds(choice.codec, plan, piece, options.dtype, absmax, sums, other)
+            bound = np.maximum(bound, other)
         bound /= scale
     else:
         bound = np.empty_like(absmax)
@@ -321,6 +326,8 @@ def make_row(
         row["link_bits_per_s"] = options.link_bits_per_s
         row["wire_bound_us"] = bound_us
         row["wire_ratio"] = time_us / bound_us if bound_us > 0 else 0.0
+    if contender.split:
+        row["split"] = contender.split
     return row
 
 

@@ -96,6 +96,9 @@ def line(row: Row, redop: str) -> str:
         cells.append(f"{link_row['model_us']:.1f}")
         columns += _MODEL_COLUMNS
     text = "  " + " ".join(f"{cell:>{c[1]}}" for cell, c in zip(cells, columns, strict=True))
+    split = link_row.get("split")
+    if split:
+        text += f"  {split}"
     return text + (f"\n#   {link_row['explanation']}" if "explanation" in link_row else "")
 
 
@@ -116,5 +119,6 @@ def footer(rows: Sequence[Row], wrong: int) -> str:
 
 def _label(row: Row) -> str:
     if row["library"] == "tersum":
-        return f"{row['codec']} {row['plan']}"
+        split = cast(LinkRow, row).get("split")
+        return f"{row['codec']} {row['plan']}" + (f" ({split})" if split else "")
     return row["library"] + (f" {row['codec']}" if row["codec"] != "exact" else "")

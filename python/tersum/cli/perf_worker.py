@@ -19,10 +19,10 @@ from tersum.cli.perf_contender import (
     Contender,
     gloo_contender,
     peer_contenders,
-    tersum_contenders,
 )
 from tersum.cli.perf_options import PerfOptions
 from tersum.cli.perf_rank import measure
+from tersum.cli.perf_split import contenders_of
 from tersum.communicator import Communicator
 from tersum.errors import TersumError
 from tersum.metrics import serve_metrics
@@ -30,7 +30,7 @@ from tersum.metrics import serve_metrics
 
 def make_contenders(group: Communicator, options: PerfOptions, meet: str) -> list[Contender]:
     """All that is measured; ``meet`` is a file that gloo's ranks find each other by."""
-    contenders = tersum_contenders(group, options)
+    contenders = contenders_of(group, options)
     for name in options.compare:
         if name == "gloo":
             contenders.append(gloo_contender(group, options, meet))

@@ -1,0 +1,101 @@
+// CoalescedCall: many tensors reduced as one: packed into buckets, several of them in flight.
+//
+// Small tensors are copied one behind another into pooled buckets of kBucketBytes, each beginning
+// at a block of the codec so that none shares a scale with its neighbour; large ones travel as
+// calls of their own, uncopied. The first bucket is an ordinary call of the communicator and
+// thereby matched by order; its descriptor carries a checksum of all lengths, so ranks whose lists
+// differ hear of it there. The others run in the lane of all ranks under keys made from its number.
+//
+// Thread safety: WorkImpl's part from any thread; buckets end on the progress role's thread, which
+// unpacks them and starts the next. Invariants: outputs are written between start() and the end. At
+// most kInFlight buckets hold scratch at a time, whatever the total.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/lanes.h"
+#include "runtime/operation.h"
+#include "runtime/scratch_pool.h"
+#include "runtime/start_call.h"
+#include "tersum/communicator.h"
+
+namespace tersum {
+
+class CoalescedCall final : public WorkImpl, public std::enable_shared_from_this<CoalescedCall> {
+ public:
+  // A bucket stays in L2 between packing and encoding.
+  static constexpr size_t kBucketBytes = size_t{1} << 20;
+  static constexpr size_t kInFlight = 2;
+  // From here on a copy costs more than a call.
+  static constexpr size_t kDirectBytes = size_t{256} << 10;
+
+  CoalescedCall(std::shared_ptr<Member> member, std::shared_ptr<Member> lane,
+                std::shared_ptr<ScratchPool> scratch, std::span<const TensorRef> tensors,
+                DataType type, ReduceOp op, const CallOptions& options);
+
+  // kInvalidArgument and kUnsupported: nothing was started.
+  Status start(int64_t default_timeout_ms);
+
+  [[nodiscard]] bool done() const override { return done_.load(std::memory_order_acquire); }
+  Status wait(int64_t timeout_ms) override;
+
+ private:
+  // A run of order_: the tensors of one bucket.
+  struct Bucket {
+    uint32_t first = 0;
+    uint32_t last = 0;
+    size_t values = 0;  // with padding
+    bool direct = false;
+  };
+  // What is in flight. Its address is the context of its call's end.
+  struct Slot {
+    CoalescedCall* call = nullptr;
+    size_t bucket = 0;
+    ScratchPool::Block scratch;
+    std::shared_ptr<Operation> operation;
+  };
+
+  Status check() const;
+  void make_buckets(size_t block);
+  [[nodiscard]] uint64_t make_checksum() const;
+  void launch(Slot& slot);
+  void pack(const Bucket& bucket, std::byte* to) const;
+  void unpack(const Bucket& bucket, const std::byte* from) const;
+  static void on_bucket_end(void* slot, const Status& status);
+  void bucket_ended(Slot& slot, const Status& status);
+  void end_others(const Status& status);
+  void finish_if_over();
+
+  const std::shared_ptr<Member> member_;
+  const std::shared_ptr<Member> lane_;
+  const std::shared_ptr<ScratchPool> scratch_;
+  const std::vector<TensorRef> tensors_;
+  const DataType type_;
+  const ReduceOp op_;
+  const std::string codec_;
+  CallOptions options_;
+  int64_t deadline_ns_ = 0;
+  size_t block_ = 1;
+  std::vector<uint32_t> order_;
+  std::vector<Bucket> buckets_;
+  uint64_t checksum_ = 0;  // of all lengths
+
+  std::mutex mutex_;  // all below, but for the scratch of a slot that is in flight
+  std::array<Slot, kInFlight> slots_;
+  size_t next_ = 0;
+  size_t in_flight_ = 0;
+  uint64_t first_call_ = 0;  // the first bucket's number
+  Status status_;
+  std::shared_ptr<CoalescedCall> self_;  // until the end: a dropped handle cancels nothing
+  std::atomic<bool> done_{false};
+};
+
+}  // namespace tersum
