@@ -55,13 +55,17 @@ class Member {
   [[nodiscard]] int shown_rank(int other) const {
     return parent_ranks.empty() ? other : parent_ranks[static_cast<size_t>(other)];
   }
-  // Why no call can succeed any more; ok while calls can. Any thread.
+  // Why no call can succeed any more; ok while calls can. Progress role only.
   [[nodiscard]] Status current_poison() {
     {
       const std::lock_guard lock(mutex);
       if (!poison.ok() || parent == nullptr) return poison;
     }
-    return parent->current_poison();
+    // That a third rank has left or died does not concern two that can still talk.
+    Status above = parent->current_poison();
+    bool others = above.code() == StatusCode::kPeerLost && size() < parent->size();
+    for (const int own : parent_ranks) others &= !parent->places[static_cast<size_t>(own)].left;
+    return others ? Status() : above;
   }
   // "rank 3", or "device 2048 (rank 3)" where ranks are devices.
   [[nodiscard]] std::string name_of(int other) const {

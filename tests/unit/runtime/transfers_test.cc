@@ -183,6 +183,23 @@ TEST_P(Transfers, AReceiverThatDoesNotComeIsNamedAndEndsTheCommunicator) {
   EXPECT_EQ(cluster.finish(works)[0].code(), StatusCode::kTimeout) << "poisoned by its lane";
 }
 
+TEST_P(Transfers, TwoRanksGoOnWhenAThirdHasLeft) {
+  Cluster cluster(options_of(GetParam(), 3));
+  cluster.at(0).close();
+  std::vector<Work> works = {cluster.at(1).start_barrier(), cluster.at(2).start_barrier()};
+  for (const Status& status : cluster.finish(works)) {
+    EXPECT_EQ(status.code(), StatusCode::kPeerLost) << status.to_string();
+  }
+  const std::vector<float> sent = marks(1, 2, 10'000);
+  std::vector<float> got(sent.size());
+  works = {cluster.at(1).start_send(sent.data(), sent.size(), DataType::kFloat32, 2, 0, kExact),
+           cluster.at(2).start_recv(got.data(), got.size(), DataType::kFloat32, 1, 0, kExact)};
+  expect_ok(cluster.finish(works));
+  EXPECT_EQ(got, sent);
+  works = {cluster.at(1).start_send(sent.data(), sent.size(), DataType::kFloat32, 0, 0, kExact)};
+  EXPECT_EQ(cluster.finish(works)[0].code(), StatusCode::kPeerLost);
+}
+
 TEST_P(Transfers, BadInput) {
   Cluster cluster(options_of(GetParam(), 2));
   std::vector<float> data(10);
