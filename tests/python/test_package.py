@@ -107,7 +107,9 @@ def test_the_stub_has_the_extensions_parameters() -> None:
 
 def _is_special(method: ast.FunctionDef) -> bool:
     return method.name.startswith("_") or any(
-        isinstance(d, ast.Name) and d.id == "property" for d in method.decorator_list
+        (isinstance(d, ast.Name) and d.id == "property")
+        or (isinstance(d, ast.Attribute) and d.attr == "setter")
+        for d in method.decorator_list
     )
 
 
