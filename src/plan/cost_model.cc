@@ -148,9 +148,10 @@ std::vector<PricedPlan> price_plans(const CostRequest& request) {
     const auto kind = static_cast<PlanKind>(number);
     if (serves(kind, request.collective)) plans.push_back({kind, price_plan(request, kind)});
   }
-  std::stable_sort(plans.begin(), plans.end(), [](const PricedPlan& a, const PricedPlan& b) {
+  std::sort(plans.begin(), plans.end(), [](const PricedPlan& a, const PricedPlan& b) {
     if (a.cost.ok() != b.cost.ok()) return a.cost.ok();
-    return a.cost.ok() && a.cost.value().time_s < b.cost.value().time_s;
+    if (!a.cost.ok()) return a.kind < b.kind;
+    return std::pair(a.cost.value().time_s, a.kind) < std::pair(b.cost.value().time_s, b.kind);
   });
   put_lightest_first(plans);
   return plans;

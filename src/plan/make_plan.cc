@@ -131,7 +131,7 @@ Status check_request(const PlanRequest& request) {
 }
 
 Status check_topology(const PlanRequest& request) {
-  const Status fit = check_fit(request);
+  Status fit = check_fit(request);
   if (fit.ok()) return fit;
   const std::vector<PlanKind> others = fitting_kinds(request);
   const std::string remedy =

@@ -43,11 +43,11 @@ void StepBuilder::add_reduce(uint32_t chunk, const ChunkTree& tree) {
   for (int rank = 0; rank < size_; ++rank) {
     const int parent = tree.parent[at(rank)];
     if (parent < 0) continue;
-    const auto when = static_cast<uint64_t>(2 * height_[at(rank)]);
+    const auto when = 2 * static_cast<uint64_t>(height_[at(rank)]);
     push(rank, when, hops(rank, parent) << 32 | chunk_turn(rank, chunk),
          {StepKind::kSendPartial, parent, chunk});
     // All adds of a chunk stand together, in rank order.
-    const auto added = static_cast<uint64_t>(2 * height_[at(parent)] - 1);
+    const auto added = 2 * static_cast<uint64_t>(height_[at(parent)]) - 1;
     push(parent, added, chunk_turn(parent, chunk) << 32 | static_cast<uint32_t>(rank),
          {StepKind::kReceiveAdd, rank, chunk});
     ++incoming_[at(parent)];
@@ -59,7 +59,7 @@ void StepBuilder::add_gather(uint32_t chunk, const ChunkTree& tree) {
   for (const int rank : order_.outwards()) {
     const int source = tree.source[at(rank)];
     if (source < 0) continue;
-    const auto sent = static_cast<uint64_t>(2 * order_.depth(source));
+    const auto sent = 2 * static_cast<uint64_t>(order_.depth(source));
     const StepKind kind = source == tree.owner ? StepKind::kSendFinal : StepKind::kForward;
     push(source, kGatherPhase + sent, hops(source, rank) << 32 | chunk_turn(source, chunk),
          {kind, rank, chunk});
@@ -73,7 +73,7 @@ void StepBuilder::add(uint32_t chunk, const ChunkTree& tree) {
   uint64_t finished = 0;
   if (reduces(collective_)) {
     add_reduce(chunk, tree);
-    finished = static_cast<uint64_t>(2 * height_[at(tree.owner)]);
+    finished = 2 * static_cast<uint64_t>(height_[at(tree.owner)]);
   }
   push(tree.owner, finished, chunk_turn(tree.owner, chunk), {StepKind::kFinish, -1, chunk});
   if (collective_ != Collective::kReduceScatter) add_gather(chunk, tree);

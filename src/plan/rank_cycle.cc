@@ -107,6 +107,7 @@ class CycleSearch {
       return a.free != b.free ? a.free > b.free : a.rank > b.rank;
     });
     std::vector<int> choices;
+    choices.reserve(found.size());
     for (const Choice& choice : found) choices.push_back(choice.rank);
     return choices;
   }

@@ -9,6 +9,7 @@ GroupRoutes make_routes(const Topology& topology, int rank) {
   if (topology.all_adjacent) return routes;
   const auto size = static_cast<size_t>(topology.ranks());
   std::vector<std::vector<int>> next_hops;
+  next_hops.reserve(size);
   for (int from = 0; from < topology.ranks(); ++from) next_hops.push_back(topology.next_hops(from));
   routes.next = next_hops[static_cast<size_t>(rank)];
   routes.last.assign(size, -1);

@@ -55,6 +55,7 @@ std::shared_ptr<Member> Lanes::find_or_make(uint64_t group, const std::vector<in
 std::vector<std::shared_ptr<Member>> Lanes::list() const {
   const std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<Member>> members;
+  members.reserve(members_.size());
   for (const auto& [group, member] : members_) members.push_back(member);
   return members;
 }

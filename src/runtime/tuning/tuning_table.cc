@@ -110,12 +110,12 @@ std::vector<TuningOption> TuningTable::rank_ways(
     if (const auto predicted = seconds(way, bytes)) options.push_back({way, *predicted});
   }
   const auto handicapped = [](const TuningOption& option) {
-    return option.way.codec == "exact" ? option.seconds : option.seconds * kClearGain;
+    const double factor = option.way.codec == "exact" ? 1 : kClearGain;
+    return std::pair(option.seconds * factor, way_key(option.way));
   };
-  std::stable_sort(options.begin(), options.end(),
-                   [&](const TuningOption& a, const TuningOption& b) {
-                     return handicapped(a) < handicapped(b);
-                   });
+  std::sort(options.begin(), options.end(), [&](const TuningOption& a, const TuningOption& b) {
+    return handicapped(a) < handicapped(b);
+  });
   return options;
 }
 
