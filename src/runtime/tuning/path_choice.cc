@@ -6,21 +6,16 @@
 #include <string>
 
 #include "codec/codec.h"
+#include "plan/collective_rules.h"
 
 namespace tersum {
 namespace {
 
 constexpr std::string_view kAutoCodec = "auto";
 
-bool reduces(Collective collective) {
-  return collective == Collective::kAllReduce || collective == Collective::kReduceScatter;
-}
-
 // Elements of the whole array: every rank's parts together where a call counts one rank's.
 size_t whole_count(const PathContext& context, const CallArguments& arguments) {
-  const bool per_rank = arguments.collective == Collective::kReduceScatter ||
-                        arguments.collective == Collective::kAllGather;
-  return per_rank ? arguments.count * static_cast<size_t>(context.size) : arguments.count;
+  return arguments.count * part_count(arguments.collective, context.size);
 }
 
 bool lossy_may_serve(const PathContext& context, const CallArguments& arguments,
