@@ -25,19 +25,13 @@ bool CommunicatorImpl::leaves_open(const CallOptions& call_options) const {
 
 Result<CallOptions> CommunicatorImpl::settle(const CallArguments& arguments,
                                              const CallOptions& call_options, std::string& codec) {
+  PathContext context{member_->size(), member_->topology.get(), nullptr, &rules_};
   {
     const std::lock_guard lock(choice_mutex_);
     if (!leaves_open(call_options)) return call_options;
+    context.table = table_.get();
   }
-  PathContext context{member_->size(), member_->topology.get(), nullptr, &rules_};
-  if (needs_tuning(context, arguments, call_options)) {
-    bool tuned = false;
-    {
-      const std::lock_guard lock(choice_mutex_);
-      tuned = table_ != nullptr;
-    }
-    if (!tuned) TERSUM_RETURN_IF_ERROR(tune(false));
-  }
+  if (needs_tuning(context, arguments, call_options)) TERSUM_RETURN_IF_ERROR(tune(false));
   Result<PathChoice> choice = remembered_choice(arguments, call_options);
   if (!choice.ok()) return choice.status();
   codec = choice->codec;
