@@ -62,6 +62,8 @@ void copy_lines(uint8_t* to, const uint8_t* from, size_t lines) {
 }  // namespace
 
 void stream_copy(std::byte* to, const std::byte* from, size_t bytes) {
+  // No bytes may come with no pointers, which memcpy may not be given.
+  if (bytes == 0) return;
   static constexpr LineCopy kReference = {copy_lines};
   static constexpr TableFunction<LineCopy> kTables[] = {HWY_CHOOSE_TARGET_LIST(line_copy_table),
                                                         HWY_CHOOSE_FALLBACK(line_copy_table)};

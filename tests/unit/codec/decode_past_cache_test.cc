@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
@@ -38,7 +37,8 @@ void expect_same_bits(const std::string& spec, size_t count, size_t offset) {
   std::vector<std::byte> memory(4 * count + 2 * kMargin, kUntouched);
   std::byte* const to = memory.data() + kMargin + 4 * offset;
   decode_past_cache(codec, wire.data(), count, to, scratch);
-  EXPECT_EQ(std::memcmp(to, expected.data(), 4 * count), 0) << spec << " " << count;
+  const auto* const as_decoded = reinterpret_cast<const std::byte*>(expected.data());
+  EXPECT_TRUE(std::equal(to, to + 4 * count, as_decoded)) << spec << " " << count;
   const auto untouched = [](std::byte byte) { return byte == kUntouched; };
   EXPECT_TRUE(std::all_of(memory.data(), to, untouched)) << spec << " " << count << " " << offset;
   EXPECT_TRUE(std::all_of(to + 4 * count, memory.data() + memory.size(), untouched))

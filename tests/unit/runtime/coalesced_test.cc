@@ -268,11 +268,12 @@ TEST(CoalescedEnds, AbortAndCloseEndWhatIsInFlight) {
     ClusterOptions options;
     options.kind = ClusterKind::kTcp;
     Cluster cluster(options);
-    std::vector<Tensors> data(2, Tensors(4'000, std::vector<float>(1'000)));
+    // Each call has its own tensors: what is in flight may be written at any time.
+    std::vector<Tensors> data(6, Tensors(1'500, std::vector<float>(1'000)));
     std::vector<Work> works;
     for (int rank = 0; rank < 2; ++rank) {
-      auto& tensors = data[static_cast<size_t>(rank)];
       for (int call = 0; call < 3; ++call) {
+        Tensors& tensors = data[works.size()];
         works.push_back(cluster.at(rank).start_all_reduce_coalesced(
             refer(tensors, tensors), DataType::kFloat32, ReduceOp::kSum));
       }
