@@ -27,8 +27,10 @@ set(CMAKE_C_FLAGS_SANITIZE "-O1 -g1")
 find_program(TERSUM_CCACHE ccache)
 if(TERSUM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # Without the build folder in the hash the presets and the Python wheel share their objects.
+  # ccache looks into a precompiled header's sources only if it may overlook __TIME__ and defines.
   set(CMAKE_CXX_COMPILER_LAUNCHER
-      "${CMAKE_COMMAND}" -E env CCACHE_NOHASHDIR=1 "${TERSUM_CCACHE}")
+      "${CMAKE_COMMAND}" -E env CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros
+      "${TERSUM_CCACHE}")
   set(CMAKE_C_COMPILER_LAUNCHER "${CMAKE_CXX_COMPILER_LAUNCHER}")
 endif()
 
@@ -108,6 +110,20 @@ function(tersum_bench name)
   endif()
 endfunction()
 
+# GoogleTest and what it includes are most of what a test's compiler reads.
+function(tersum_precompile_test_headers name)
+  if(NOT TARGET tersum_test_headers)
+    # A program as the tests are: what a library is compiled with (-fPIC) would not fit.
+    file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/test_headers.cc" CONTENT "int main() {}\n")
+    add_executable(tersum_test_headers EXCLUDE_FROM_ALL "${PROJECT_BINARY_DIR}/test_headers.cc")
+    target_link_libraries(tersum_test_headers PRIVATE tersum_flags GTest::gmock)
+    target_precompile_headers(tersum_test_headers PRIVATE
+      <gtest/gtest.h> <algorithm> <chrono> <functional> <random> <string> <thread> <vector>)
+  endif()
+  target_compile_options(${name} PRIVATE -fpch-preprocess)
+  target_precompile_headers(${name} REUSE_FROM tersum_test_headers)
+endfunction()
+
 # A GoogleTest program, run as one ctest test per shard (a process per test case would cost more
 # than the cases). LABELS: quick (seconds; runs under the sanitizers too), per_isa, sim, net, e2e.
 # A program without a single test fails. SERIAL: nothing else runs beside it (it measures time).
@@ -126,6 +142,7 @@ function(tersum_test name)
     set(arg_SHARDS 1)
   endif()
   tersum_program(${name} SOURCES ${arg_SOURCES} DEPS ${arg_DEPS})
+  tersum_precompile_test_headers(${name})
   if(arg_NO_MAIN)
     target_link_libraries(${name} PRIVATE GTest::gmock)
   else()
