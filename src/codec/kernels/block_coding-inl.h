@@ -46,6 +46,7 @@ HWY_INLINE void find_maxima(const float* HWY_RESTRICT from, size_t block, size_t
         even = hn::Max(even, magnitude_bits(hn::LoadU(df, from + i + v * kLanes)));
         odd = hn::Max(odd, magnitude_bits(hn::LoadU(df, from + i + (v + 1) * kLanes)));
       }
+      prefetch_ahead<kNibbleGroup * sizeof(float) / kLineBytes>(from + i);
     }
     hn::Store(hn::Max(even, odd), DI(), group.maxima + b * kLanes);
   }

@@ -57,6 +57,7 @@ class ValuesTerm {
     for (size_t v = 0; v < kRunVectors; ++v) {
       run[v] = Format::load(block_values_ + (at + v * kLanes) * Format::kBytes);
     }
+    prefetch_ahead<kNibbleGroup * Format::kBytes / kLineBytes>(block_values_ + at * Format::kBytes);
   }
 
  private:

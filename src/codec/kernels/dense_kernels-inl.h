@@ -122,6 +122,7 @@ HWY_INLINE void combine_run(const PassInputs& in, size_t at, const std::byte* ca
   if constexpr (kPair) {  // one wire and own: order does not show
     take_run<Value, Wire, Op, true>(in.wires[0], at, acc);
     take_run<Value, Value, Op, false>(in.own, at, acc);
+    prefetch_ahead<kDenseRun<Value> * Value::kBytes / kLineBytes>(in.own + at * Value::kBytes);
     return;
   }
   using Plain = PlainVectors<hn::TFromD<typename Value::D>>;
@@ -242,6 +243,7 @@ HWY_INLINE size_t convert_runs(const std::byte* from, size_t count, std::byte* t
     for (size_t u = 0; u < kDenseUnroll; ++u) {
       run[u] = From::load(from + (i + u * kLanes) * From::kBytes);
     }
+    prefetch_ahead<kDenseRun<To> * From::kBytes / kLineBytes>(from + i * From::kBytes);
     store_vectors<To>(run, to + i * To::kBytes);
   }
   return end;

@@ -8,7 +8,11 @@
 #define TERSUM_CODEC_KERNELS_HWY_COMPAT_INL_H_
 #endif
 
+#include <cstddef>
+#include <cstdint>
+
 #include "codec/kernels/numbers.h"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 // True where packs and float16 conversions are those of x86 with the given width.
@@ -29,6 +33,20 @@ using VF = hn::Vec<DF>;
 using VU = hn::Vec<DU>;
 using VI = hn::Vec<DI>;
 inline constexpr size_t kLanes = hn::MaxLanes(DF());
+
+// Asks for what lies kPrefetchBytes behind `at`: that much is computed while it comes. A core whose
+// kernels only load waits for memory and computes in turns, since its own prefetcher stops at every
+// page: int8 of 128 MiB was encoded in 14.9 ms so, in 11.9 asked for, and combined in 24.1 and
+// 18.1; within a cache it makes no difference. Distances of 1 to 4 KiB do alike. What is asked for
+// may lie behind the array: a prefetch cannot fault.
+inline constexpr size_t kPrefetchBytes = 2048;
+inline constexpr size_t kLineBytes = 64;
+
+template <size_t kLines>
+HWY_INLINE void prefetch_ahead(const void* at) {
+  const char* const ahead = static_cast<const char*>(at) + kPrefetchBytes;
+  for (size_t line = 0; line < kLines; ++line) hwy::Prefetch(ahead + line * kLineBytes);
+}
 
 // The integers nearest to values that are known to fit, ties to even. Highway's own also handles
 // those that do not, at four instructions a vector.
