@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "codec/combine_checks.h"
 #include "codec/kernels/block_kernels.h"
+#include "codec/kernels/block_reference.h"
 
 namespace tersum {
 namespace {
@@ -51,6 +52,8 @@ class BlockCodec final : public Codec {
   void decode(const std::byte* wire, size_t count, void* values) const override {
     block_kernels(format_).decode(format_, wire, count, values);
   }
+  void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,
+                   void* values) const override;
   void combine(std::span<const std::byte* const> wires, const void* own, size_t own_index,
                size_t count, const CombineFinish& finish, std::byte* wire_out,
                void* values_out) const override {
@@ -65,6 +68,20 @@ class BlockCodec final : public Codec {
   DataType type_;
   BlockFormat format_;
 };
+
+void BlockCodec::decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,
+                             void* values) const {
+  TERSUM_CHECK(begin % format_.block == 0 && begin + part <= count);
+  TERSUM_CHECK(part % format_.block == 0 || begin + part == count);
+  const size_t first = begin / format_.block;
+  const size_t whole = part / format_.block;
+  block_kernels(format_).decode_blocks(format_, wire, count, first, whole, values);
+  const size_t done = whole * format_.block;
+  if (done < part) {
+    decode_lone_block(format_, wire, count, first + whole,
+                      static_cast<std::byte*>(values) + done * element_bytes(type_));
+  }
+}
 
 // A code is the nearest integer to x * inverse, where inverse and product are each rounded once:
 //   |x * inverse - x / scale| <= 2^-23 code_max, so |x - code * scale| <= scale (1/2 + 2^-23

@@ -60,6 +60,11 @@ class Codec {
   // wire[wire_bytes(count)] -> values[count].
   virtual void decode(const std::byte* wire, size_t count, void* values) const = 0;
 
+  // Values begin..begin+part-1 of a slice of `count` values: the bits that decode() gives them.
+  // `begin` is a multiple of block(); so is `part`, or it is the rest of the slice.
+  virtual void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,
+                           void* values) const = 0;
+
   // The sum (or maximum, minimum) of the contributions `wires[0..]` and, when `own` is not null, of
   // own[count] inserted as contribution number `own_index` (0..wires.size()), in that order:
   // accumulated in float32, then divided by finish.divisor.

@@ -1,8 +1,18 @@
 #include "codec/decode_past_cache.h"
 
+#include <algorithm>
+
+#include "codec/kernels/block_format.h"
 #include "codec/kernels/stream_copy.h"
 
 namespace tersum {
+namespace {
+
+// Decoded at a time: 16 KiB of float32, which stay in L1 until they are copied.
+constexpr size_t kPartValues = 4096;
+static_assert(kPartValues % kBlockMax == 0);
+
+}  // namespace
 
 void decode_past_cache(const Codec& codec, const std::byte* wire, size_t count, void* values,
                        std::vector<std::byte>& scratch) {
@@ -11,11 +21,35 @@ void decode_past_cache(const Codec& codec, const std::byte* wire, size_t count, 
   // Values that travel as they are need no decoding.
   if (codec.spec().base == "exact") {
     stream_copy(to, wire, bytes);
+    stream_fence();
     return;
   }
-  if (scratch.size() < bytes) scratch.resize(bytes);
-  codec.decode(wire, count, scratch.data());
-  stream_copy(to, scratch.data(), bytes);
+  const size_t value_bytes = element_bytes(codec.value_type());
+  if (scratch.size() < kPartValues * value_bytes) scratch.resize(kPartValues * value_bytes);
+  for (size_t at = 0; at < count; at += kPartValues) {
+    const size_t part = std::min(kPartValues, count - at);
+    codec.decode_part(wire, count, at, part, scratch.data());
+    stream_copy(to + at * value_bytes, scratch.data(), part * value_bytes);
+  }
+  stream_fence();
+}
+
+void combine_past_cache(const Codec& codec, std::span<const std::byte* const> wires,
+                        const void* own, size_t own_index, size_t count,
+                        const CombineFinish& finish, std::byte* wire_out, void* values_out,
+                        std::vector<std::byte>& scratch) {
+  if (values_out == nullptr || values_out == own) {
+    codec.combine(wires, own, own_index, count, finish, wire_out, values_out);
+  } else if (wire_out != nullptr) {
+    codec.combine(wires, own, own_index, count, finish, wire_out, nullptr);
+    decode_past_cache(codec, wire_out, count, values_out, scratch);
+  } else {
+    const size_t bytes = count * element_bytes(codec.value_type());
+    if (scratch.size() < bytes) scratch.resize(bytes);
+    codec.combine(wires, own, own_index, count, finish, nullptr, scratch.data());
+    stream_copy(static_cast<std::byte*>(values_out), scratch.data(), bytes);
+    stream_fence();
+  }
 }
 
 }  // namespace tersum

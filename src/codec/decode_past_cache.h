@@ -1,10 +1,11 @@
-// decode_past_cache: decoding into an array so large that nothing of it will be found in the cache
-// again: each line is written without being read first.
+// decode_past_cache, combine_past_cache: results for an array so large that nothing of it will be
+// found in the cache again: each line is written without being read first.
 //
 // Thread safety: any thread, with a scratch of its own.
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "codec/codec.h"
@@ -15,9 +16,15 @@ namespace tersum {
 // stay in the cache, at 17 and 20, but are then read back at half the speed.
 inline constexpr size_t kPastCacheBytesMin = size_t{32} << 20;
 
-// The same bits as codec.decode(). `scratch` grows to one slice of values and is kept by the
-// caller.
+// The same bits as codec.decode(). `scratch` grows as needed and is kept by the caller.
 void decode_past_cache(const Codec& codec, const std::byte* wire, size_t count, void* values,
                        std::vector<std::byte>& scratch);
+
+// The same bits as codec.combine(), by way of the wire: what was just encoded is in the cache.
+// Where `values_out` is `own` its lines have been read, and are written as usual.
+void combine_past_cache(const Codec& codec, std::span<const std::byte* const> wires,
+                        const void* own, size_t own_index, size_t count,
+                        const CombineFinish& finish, std::byte* wire_out, void* values_out,
+                        std::vector<std::byte>& scratch);
 
 }  // namespace tersum

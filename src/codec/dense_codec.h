@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "base/check.h"
 #include "codec/codec.h"
 #include "codec/combine_checks.h"
 #include "codec/kernels/dense_kernels.h"
@@ -24,6 +25,11 @@ class DenseCodec : public Codec {
   }
   void decode(const std::byte* wire, size_t count, void* values) const override {
     dense_kernels(format_).decode(format_, wire, count, values);
+  }
+  void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,
+                   void* values) const override {
+    TERSUM_CHECK(begin + part <= count);
+    decode(wire + dense_wire_bytes(format_, begin), part, values);
   }
   void combine(std::span<const std::byte* const> wires, const void* own, size_t own_index,
                size_t count, const CombineFinish& finish, std::byte* wire_out,

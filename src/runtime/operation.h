@@ -143,6 +143,9 @@ class Operation final : public WorkImpl {
   void send_slice(Node& node, const FlowRange& range, uint32_t slice, const SlotRef& slot,
                   size_t bytes);
   void consume(Node& node, uint32_t in_flow, uint32_t slice);
+  [[nodiscard]] bool past_cache() const;
+  void combine(const std::byte* own, size_t own_index, size_t count, const CombineFinish& finish,
+               std::byte* wire_out, std::byte* values_out);
   // Codec work that began at `begin_ns` (operation_trace.cc).
   void trace_slice(TraceRecorder& trace, TraceKind kind, int64_t begin_ns, const ChunkRole& role,
                    uint32_t slice, size_t bytes) const;
@@ -179,7 +182,7 @@ class Operation final : public WorkImpl {
   std::string codec_text_;               // what descriptor_.codec views
   std::vector<SlotRef> own_wires_;       // replicated plans: own encoded slices
   std::vector<const std::byte*> wires_;  // scratch of one combine
-  std::vector<std::byte> decoded_;       // scratch of one decode_past_cache
+  std::vector<std::byte> decoded_;       // scratch of what goes past the cache
   uint32_t ready_peers_ = 0;
   uint32_t transits_ = 0;
   uint32_t open_roles_ = 0;

@@ -184,6 +184,22 @@ bool Operation::advance_jobs(Node& node) {
   return moved;
 }
 
+bool Operation::past_cache() const {
+  return request_.count * element_bytes(request_.type) >= kPastCacheBytesMin;
+}
+
+// Of what wires_ points to.
+void Operation::combine(const std::byte* own, size_t own_index, size_t count,
+                        const CombineFinish& finish, std::byte* wire_out, std::byte* values_out) {
+  const Codec& codec = *plan_->codec;
+  if (past_cache()) {
+    combine_past_cache(codec, wires_, own, own_index, count, finish, wire_out, values_out,
+                       decoded_);
+  } else {
+    codec.combine(wires_, own, own_index, count, finish, wire_out, values_out);
+  }
+}
+
 bool Operation::produce_slice(Node& node, uint32_t role_index) {
   const ChunkRole& role = plan_->roles[role_index];
   RoleState& state = roles_[role_index];
@@ -217,8 +233,8 @@ bool Operation::produce_slice(Node& node, uint32_t role_index) {
     }
     const bool divides = role.finishes && request_.op == ReduceOp::kAverage;
     const CombineFinish end{request_.op, divides ? static_cast<uint32_t>(member_->size()) : 1U};
-    codec.combine(wires_, own, role.own_index, count, end, wire,
-                  role.finishes ? output_slice(role, slice) : nullptr);
+    combine(own, role.own_index, count, end, wire,
+            role.finishes ? output_slice(role, slice) : nullptr);
   }
   if (TraceRecorder* trace = node.trace()) {
     trace_slice(*trace, encodes ? TraceKind::kEncode : TraceKind::kCombine, begin_ns, role, slice,
@@ -272,7 +288,7 @@ bool Operation::combine_replicated(Node& node, uint32_t role_index) {
   const CombineFinish end{request_.op, divides ? static_cast<uint32_t>(member_->size()) : 1U};
   const size_t count = plan_->slice_count(role, slice);
   const int64_t begin_ns = trace_start(node.trace());
-  plan_->codec->combine(wires_, nullptr, 0, count, end, nullptr, output_slice(role, slice));
+  combine(nullptr, 0, count, end, nullptr, output_slice(role, slice));
   if (TraceRecorder* trace = node.trace()) {
     trace_slice(*trace, TraceKind::kCombine, begin_ns, role, slice,
                 plan_->codec->wire_bytes(count));
@@ -309,7 +325,7 @@ bool Operation::store_slice(Node& node, uint32_t role_index) {
   }
   const int64_t begin_ns = trace_start(node.trace());
   const std::byte* const wire = message.payload.data();
-  if (request_.count * element_bytes(request_.type) >= kPastCacheBytesMin) {
+  if (past_cache()) {
     decode_past_cache(*plan_->codec, wire, count, output_slice(role, slice), decoded_);
   } else {
     plan_->codec->decode(wire, count, output_slice(role, slice));

@@ -145,16 +145,23 @@ HWY_NOINLINE void encode_slice(const BlockFormat& format, const void* values, si
 }
 
 template <int kBits, class Format>
-HWY_NOINLINE void decode_slice(const BlockFormat& format, const std::byte* wire, size_t count,
-                               void* values) {
+HWY_NOINLINE void decode_whole_blocks(const BlockFormat& format, const std::byte* wire,
+                                      size_t count, size_t first, size_t blocks, void* values) {
   const size_t block = format.block;
-  const size_t whole = count / block;
-  const std::byte* const codes = wire + code_offset(format, count, 0);
+  const std::byte* const scales = wire + first * kScaleBytes;
+  const std::byte* const codes = wire + code_offset(format, count, first);
   auto* const to = static_cast<std::byte*>(values);
-  for (size_t b = 0; b < whole; ++b) {
-    decode_block<kBits, Format>(codes + b * block * kBits / 8, load_scale(wire + b * kScaleBytes),
+  for (size_t b = 0; b < blocks; ++b) {
+    decode_block<kBits, Format>(codes + b * block * kBits / 8, load_scale(scales + b * kScaleBytes),
                                 block, to + b * block * Format::kBytes);
   }
+}
+
+template <int kBits, class Format>
+void decode_slice(const BlockFormat& format, const std::byte* wire, size_t count, void* values) {
+  const size_t block = format.block;
+  const size_t whole = count / block;
+  decode_whole_blocks<kBits, Format>(format, wire, count, 0, whole, values);
   if (whole * block < count) decode_slice_block(format, wire, count, whole, values);
 }
 

@@ -16,6 +16,10 @@ namespace tersum {
 struct BlockKernels {
   void (*encode)(const BlockFormat& format, const void* values, size_t count, std::byte* wire);
   void (*decode)(const BlockFormat& format, const std::byte* wire, size_t count, void* values);
+  // Blocks first..first+blocks-1, all whole, of a slice of `count` values; the first value goes to
+  // `values`.
+  void (*decode_blocks)(const BlockFormat& format, const std::byte* wire, size_t count,
+                        size_t first, size_t blocks, void* values);
   void (*combine)(const BlockFormat& format, const CombineArgs& args);
 };
 

@@ -119,13 +119,19 @@ void encode_slice_block(const BlockFormat& format, const void* values, size_t co
   encode_block(format, block.data(), place.count, wire + place.scale_at, wire + place.codes_at);
 }
 
-void decode_slice_block(const BlockFormat& format, const std::byte* wire, size_t count,
-                        size_t index, void* values) {
+void decode_lone_block(const BlockFormat& format, const std::byte* wire, size_t count, size_t index,
+                       void* values) {
   const BlockPlace place = place_of(format, count, index);
   for (size_t i = 0; i < place.count; ++i) {
-    store_value(format.kind, values, place.begin + i,
+    store_value(format.kind, values, i,
                 decode_one(format, wire + place.scale_at, wire + place.codes_at, place.count, i));
   }
+}
+
+void decode_slice_block(const BlockFormat& format, const std::byte* wire, size_t count,
+                        size_t index, void* values) {
+  const size_t at = index * format.block * value_bytes(format.kind);
+  decode_lone_block(format, wire, count, index, static_cast<std::byte*>(values) + at);
 }
 
 void combine_slice_block(const BlockFormat& format, const CombineArgs& args, size_t index) {
@@ -172,6 +178,15 @@ void reference_decode(const BlockFormat& format, const std::byte* wire, size_t c
                       void* values) {
   for (size_t b = 0; b < block_count(format, count); ++b) {
     decode_slice_block(format, wire, count, b, values);
+  }
+}
+
+void reference_decode_blocks(const BlockFormat& format, const std::byte* wire, size_t count,
+                             size_t first, size_t blocks, void* values) {
+  auto* to = static_cast<std::byte*>(values);
+  for (size_t b = first; b < first + blocks; ++b) {
+    decode_lone_block(format, wire, count, b, to);
+    to += format.block * value_bytes(format.kind);
   }
 }
 

@@ -31,11 +31,16 @@ void encode_slice_block(const BlockFormat& format, const void* values, size_t co
                         std::byte* wire);
 void decode_slice_block(const BlockFormat& format, const std::byte* wire, size_t count,
                         size_t index, void* values);
+// Its values alone, `values` being where the first of them goes.
+void decode_lone_block(const BlockFormat& format, const std::byte* wire, size_t count, size_t index,
+                       void* values);
 void combine_slice_block(const BlockFormat& format, const CombineArgs& args, size_t index);
 
-// Whole slices.
+// As the kernels.
 void reference_encode(const BlockFormat& format, const void* values, size_t count, std::byte* wire);
 void reference_decode(const BlockFormat& format, const std::byte* wire, size_t count, void* values);
+void reference_decode_blocks(const BlockFormat& format, const std::byte* wire, size_t count,
+                             size_t first, size_t blocks, void* values);
 void reference_combine(const BlockFormat& format, const CombineArgs& args);
 
 }  // namespace tersum

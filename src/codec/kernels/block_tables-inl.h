@@ -48,6 +48,19 @@ void decode(const BlockFormat& format, const std::byte* wire, size_t count, void
 }
 
 template <int kBits>
+void decode_blocks(const BlockFormat& format, const std::byte* wire, size_t count, size_t first,
+                   size_t blocks, void* values) {
+  switch (format.kind) {
+    case ValueKind::kFloat32:
+      return decode_whole_blocks<kBits, Float32Format>(format, wire, count, first, blocks, values);
+    case ValueKind::kBFloat16:
+      return decode_whole_blocks<kBits, BFloat16Format>(format, wire, count, first, blocks, values);
+    case ValueKind::kFloat16:
+      return decode_whole_blocks<kBits, Float16Format>(format, wire, count, first, blocks, values);
+  }
+}
+
+template <int kBits>
 void combine(const BlockFormat& format, const CombineArgs& args) {
   switch (format.kind) {
     case ValueKind::kFloat32:
@@ -61,7 +74,8 @@ void combine(const BlockFormat& format, const CombineArgs& args) {
 
 template <int kBits>
 const BlockKernels* block_table() {
-  static constexpr BlockKernels kTable = {encode<kBits>, decode<kBits>, combine<kBits>};
+  static constexpr BlockKernels kTable = {encode<kBits>, decode<kBits>, decode_blocks<kBits>,
+                                          combine<kBits>};
   return &kTable;
 }
 #endif  // HWY_TARGET

@@ -76,9 +76,10 @@ void stream_copy(std::byte* to, const std::byte* from, size_t bytes) {
   lines_of.copy(reinterpret_cast<uint8_t*>(to + head),
                 reinterpret_cast<const uint8_t*>(from + head), lines);
   std::memcpy(to + tail, from + tail, bytes - tail);
-  // Streamed bytes are not ordered by an ordinary release.
-  hwy::FlushStream();
 }
+
+// Streamed bytes are not ordered by an ordinary release.
+void stream_fence() { hwy::FlushStream(); }
 
 }  // namespace tersum
 #endif  // HWY_ONCE

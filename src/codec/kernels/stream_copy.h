@@ -8,8 +8,9 @@
 
 namespace tersum {
 
-// Bytes may not overlap. When it returns the bytes are visible to other threads and processes that
-// are told of them by a release store.
+// Bytes may not overlap. A release store tells other threads and processes of them only after
+// stream_fence().
 void stream_copy(std::byte* to, const std::byte* from, size_t bytes);
+void stream_fence();
 
 }  // namespace tersum
