@@ -67,7 +67,7 @@ void Cluster::trace_processes(const Clock& clock) {
 }
 
 void Cluster::make_sim_processes() {
-  network_ = std::make_unique<SimNetwork>(options_.seed);
+  network_ = std::make_unique<SimNetwork>(options_.seed, options_.network);
   for (int i = 0; i <= process_of(options_.size - 1); ++i) {
     processes_.push_back(std::make_shared<Progress>(
         std::make_unique<Node>(network_->clock(), network_->make_node()), Progress::Thread::kNone));

@@ -28,6 +28,7 @@ struct ClusterOptions {
   int size = 2;
   int ranks_per_process = 1;  // kLocal: all ranks are in one process
   uint64_t seed = 1;          // kSim
+  SimOptions network;         // kSim
   CommunicatorOptions communicator;
   size_t trace_events = 0;  // > 0: every process has a recorder of that size
 };

@@ -33,8 +33,8 @@ struct TuningRequest {
 using RunCall = std::function<Status(const CallArguments&, const CallOptions&)>;
 
 // The table, equal on all ranks. A table in the cache (tuning_cache.h) is taken if every rank has
-// the same one and one measured point still comes out within a factor of two. Errors are those of
-// the calls.
+// the same one and a small and the largest measured point still come out within a factor of two.
+// Errors are those of the calls.
 Result<TuningTable> tune_group(const TuningRequest& request, const Clock& clock,
                                const RunCall& run_call);
 

@@ -1,6 +1,7 @@
 #include "runtime/tuning/tuning_key.h"
 
 #include "runtime/group_id.h"
+#include "tersum/isa.h"
 #include "tersum/version.h"
 
 namespace tersum {
@@ -24,8 +25,8 @@ std::string make_tuning_key(const std::vector<std::string>& addresses,
   std::string hosts;
   for (const std::string& address : addresses) hosts += host_part(address) + "\n";
   return "tersum tuning 1, version " TERSUM_VERSION ", wire " + std::to_string(kWireVersion) +
-         ", ranks " + std::to_string(addresses.size()) + ", transport " +
-         std::string(transport_kind_name(options.transport)) + ", streams " +
+         ", isa " + std::string(active_isa()) + ", ranks " + std::to_string(addresses.size()) +
+         ", transport " + std::string(transport_kind_name(options.transport)) + ", streams " +
          std::to_string(options.tcp_streams) + ", slice " + std::to_string(options.slice_bytes) +
          ", window " + std::to_string(options.window_bytes) + ", wires " +
          std::to_string(text_digest(options.topology)) + ", hosts " +

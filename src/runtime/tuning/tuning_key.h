@@ -11,7 +11,8 @@
 namespace tersum {
 
 // One line: versions, instruction set, transport, wires, and each rank's host and network. Equal on
-// all ranks that pass equal arguments. Another host, boot or version gives another key.
+// all ranks that pass equal arguments on machines of one instruction set; of several, nothing is
+// kept. Another host, boot or version gives another key.
 std::string make_tuning_key(const std::vector<std::string>& addresses,
                             const CommunicatorOptions& options);
 

@@ -95,4 +95,9 @@ void SimNetwork::heal(int node, int other) {
   state_->resume_flights();
 }
 
+void SimNetwork::set_bandwidth(int node, int other, double bytes_per_s) {
+  TERSUM_CHECK(bytes_per_s > 0);
+  state_->bandwidths[std::minmax(node, other)] = bytes_per_s;
+}
+
 }  // namespace tersum

@@ -75,6 +75,8 @@ class SimNetwork {
   // Nothing passes between the two, until heal(); what was under way waits.
   void cut(int node, int other);
   void heal(int node, int other);
+  // From now on what departs between the two, either way, takes this rate instead of the options'.
+  void set_bandwidth(int node, int other, double bytes_per_s);
 
  private:
   std::unique_ptr<SimState> state_;

@@ -35,10 +35,8 @@ void SimState::depart(SimFlight flight) {
   Path& path = paths_[{flight.from, flight.to}];
   const size_t bytes = kMessageHeaderBytes + flight.header.payload_bytes;
   path.free_ns = std::max(path.free_ns, clock.now_ns());
-  if (options.bandwidth_bytes_per_s > 0) {
-    path.free_ns +=
-        static_cast<int64_t>(static_cast<double>(bytes) * 1e9 / options.bandwidth_bytes_per_s);
-  }
+  const double rate = bandwidth(flight.from, flight.to);
+  if (rate > 0) path.free_ns += static_cast<int64_t>(static_cast<double>(bytes) * 1e9 / rate);
   // The last of the pieces decides.
   const int64_t pieces = random.chance(options.split_probability) ? 2 + below(kPiecesMax - 1) : 1;
   int64_t travel_ns = 0;

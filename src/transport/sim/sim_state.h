@@ -75,6 +75,10 @@ class SimState {
   [[nodiscard]] int index_of(ProcessId id) const;
   [[nodiscard]] SimTransport* node(int index) const { return nodes[static_cast<size_t>(index)]; }
   [[nodiscard]] bool is_cut(int a, int b) const { return cuts.contains(std::minmax(a, b)); }
+  [[nodiscard]] double bandwidth(int a, int b) const {
+    const auto own = bandwidths.find(std::minmax(a, b));
+    return own == bandwidths.end() ? options.bandwidth_bytes_per_s : own->second;
+  }
 
   SimOptions options;
   SimClock clock;
@@ -84,6 +88,7 @@ class SimState {
   std::vector<ProcessId> ids;        // of all nodes, ever
   std::set<std::pair<int, int>> cuts;
   std::map<std::pair<int, int>, uint64_t> cut_numbers;
+  std::map<std::pair<int, int>, double> bandwidths;  // of links that have one of their own
   uint64_t cut_count = 0;
   uint64_t next_link = 1;
 

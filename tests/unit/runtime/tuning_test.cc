@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/tuning/path_choice.h"
+#include "runtime/tuning/tuning_key.h"
 #include "runtime/tuning/tuning_rules.h"
 #include "runtime/tuning/tuning_table.h"
 
@@ -84,6 +85,22 @@ TEST(TuningTable, TextRoundTripsAndForeignOrDamagedTextIsIgnored) {
   EXPECT_TRUE(TuningTable::parse("this host\nexact ring 0 1\n", "this host").empty());
   EXPECT_TRUE(TuningTable::parse("this host\nexact ring 5 -1\n", "this host").empty());
   EXPECT_TRUE(TuningTable::parse("this host\nexact ring 5 nan\n", "this host").empty());
+}
+
+TEST(TuningKey, NamesHostsAndNetworksButNotProcesses) {
+  const std::string here = "boot=11;net=5;pid=1;port=700;";
+  const std::string same_place = "boot=11;net=5;pid=2;port=701;";
+  const CommunicatorOptions options;
+  const std::string key = make_tuning_key({here, here}, options);
+  EXPECT_EQ(make_tuning_key({same_place, here}, options), key);
+  EXPECT_EQ(key.find('\n'), std::string::npos) << "the cache's first line";
+  for (const char* elsewhere : {"boot=12;net=5;pid=1;port=700;", "boot=11;net=6;pid=1;port=700;"}) {
+    EXPECT_NE(make_tuning_key({here, elsewhere}, options), key) << elsewhere;
+  }
+  EXPECT_NE(make_tuning_key({here, here, here}, options), key);
+  CommunicatorOptions wired = options;
+  wired.transport = TransportKind::kTcp;
+  EXPECT_NE(make_tuning_key({here, here}, wired), key);
 }
 
 TEST(TuningRules, ParseAndFind) {
