@@ -15,6 +15,10 @@ Status not_configured() {
           "program that was compiled for tersum"};
 }
 
+Status uninstalled() {
+  return {StatusCode::kClosed, "tersum was uninstalled or shut down in this process"};
+}
+
 bool is_local(const ProcessFacts& facts, std::span<const int64_t> group) {
   return std::ranges::all_of(group, [&facts](int64_t id) {
     return std::ranges::find(facts.local_devices, id) != facts.local_devices.end();
@@ -41,6 +45,7 @@ void WorldGate::configure(WorldHooks hooks) {
 }
 
 std::optional<WorldGate::World> WorldGate::resolve(const Era& era, std::span<const int64_t> group) {
+  if (era.closed) return World(uninstalled());
   if (!era.local_error.ok()) return World(era.local_error);
   if (!era.facts.has_value()) return std::nullopt;
   if (is_local(*era.facts, group)) return World(era.local);
@@ -90,6 +95,7 @@ void WorldGate::make_facts(Era& era, std::unique_lock<std::mutex>& lock) {
   Result<ProcessFacts> facts = era.hooks.describe();
   World local = facts.ok() ? era.hooks.make_local(*facts) : World(facts.status());
   lock.lock();
+  if (era.closed) return abandon(local, lock);
   if (!local.ok()) {
     era.local_error = local.status();
     return;
@@ -104,11 +110,20 @@ void WorldGate::make_global(Era& era, std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   World global = era.hooks.make_global(facts);
   lock.lock();
+  if (era.closed) return abandon(global, lock);
   if (global.ok()) {
     era.global = *global;
   } else {
     era.global_error = global.status();
   }
+}
+
+// close() came while this world was made and could not see it.
+void WorldGate::abandon(const World& world, std::unique_lock<std::mutex>& lock) {
+  if (!world.ok() || world.value() == nullptr) return;
+  lock.unlock();
+  world.value()->close();
+  lock.lock();
 }
 
 void WorldGate::serve(Era& era, std::unique_lock<std::mutex>& lock) {
@@ -145,22 +160,22 @@ CommunicatorStats WorldGate::stats() const {
 }
 
 void WorldGate::close() {
-  std::shared_ptr<Era> era;
-  {
-    const std::scoped_lock lock(mutex_);
-    era = std::move(era_);
-    era_ = nullptr;
-  }
-  if (era == nullptr) return;
   std::shared_ptr<DeviceWorld> local;
   std::shared_ptr<DeviceWorld> global;
+  std::vector<Waiting> waiting;
   {
     const std::scoped_lock lock(mutex_);
-    local = era->local;
-    global = era->global;
+    if (era_ == nullptr) return;
+    era_->closed = true;
+    local = era_->local;
+    global = era_->global;
+    waiting.swap(era_->waiting);
+    era_ = nullptr;
   }
   if (global != nullptr) global->close();
   if (local != nullptr && local != global) local->close();
+  // A rendezvous may take its whole deadline; what waits for it need not.
+  for (const Waiting& waiter : waiting) waiter.waiter(uninstalled());
 }
 
 }  // namespace tersum::xla_ffi

@@ -7,7 +7,8 @@
 // cache is therefore served like one that was compiled here.
 //
 // Thread safety: any thread. Invariants: with_world never blocks (except for the instant of a
-// mutex); every waiter runs exactly once; a bootstrap that failed stays failed until configure().
+// mutex); every waiter runs exactly once; a bootstrap that failed stays failed until configure();
+// no world that the gate has made outlives close().
 #pragma once
 
 #include <condition_variable>
@@ -64,7 +65,9 @@ class WorldGate {
   // Sum over the worlds that exist.
   [[nodiscard]] CommunicatorStats stats() const;
 
-  // Closes the worlds that exist: calls in flight end with kAborted. Later calls fail with kClosed.
+  // Closes the worlds that exist: calls in flight end with kAborted. Later calls fail with kClosed,
+  // and so do those that wait for a bootstrap under way. Does not wait for that: it ends by itself
+  // and closes what it makes.
   void close();
 
  private:
@@ -81,6 +84,7 @@ class WorldGate {
     Status local_error;
     Status global_error;
     bool running = false;
+    bool closed = false;  // no world may be published any more
     std::vector<Waiting> waiting;
   };
   using World = Result<std::shared_ptr<DeviceWorld>>;
@@ -88,8 +92,9 @@ class WorldGate {
   // The answer for `group`, if it is known already.
   static std::optional<World> resolve(const Era& era, std::span<const int64_t> group);
   void bootstrap(const std::shared_ptr<Era>& era);
-  void make_facts(Era& era, std::unique_lock<std::mutex>& lock);
-  void make_global(Era& era, std::unique_lock<std::mutex>& lock);
+  static void make_facts(Era& era, std::unique_lock<std::mutex>& lock);
+  static void make_global(Era& era, std::unique_lock<std::mutex>& lock);
+  static void abandon(const World& world, std::unique_lock<std::mutex>& lock);
   static void serve(Era& era, std::unique_lock<std::mutex>& lock);
 
   mutable std::mutex mutex_;

@@ -143,5 +143,72 @@ TEST(WorldGate, closes_its_worlds) {
   EXPECT_EQ(ask(gate, kGlobal).status().code(), StatusCode::kClosed);
 }
 
+TEST(WorldGate, a_world_that_comes_after_close_is_closed_too) {
+  Bootstrap bootstrap;
+  std::vector<Status> answers;
+  {
+    WorldGate gate;
+    gate.configure(bootstrap.hooks());
+    for (int i = 0; i < 2; ++i) {
+      gate.with_world(kGlobal, [&](const World& world) { answers.push_back(world.status()); });
+    }
+    while (bootstrap.global_calls == 0) std::this_thread::yield();
+    gate.close();
+    // Those who wait are told at once, not when the rendezvous has ended.
+    ASSERT_EQ(answers.size(), 2U);
+    for (const Status& answer : answers) {
+      EXPECT_EQ(answer.code(), StatusCode::kClosed);
+      EXPECT_THAT(std::string(answer.message()), HasSubstr("uninstalled"));
+    }
+    EXPECT_TRUE(bootstrap.local->closed);
+    EXPECT_FALSE(bootstrap.global->closed) << "it does not exist yet";
+    bootstrap.global_may_finish.count_down();
+  }  // waits for the bootstrap
+  EXPECT_TRUE(bootstrap.global->closed);
+  EXPECT_EQ(answers.size(), 2U) << "every waiter runs exactly once";
+}
+
+TEST(WorldGate, a_process_that_is_described_after_close_makes_no_world_to_stay) {
+  Bootstrap bootstrap;
+  std::latch describing(1);
+  std::latch may_describe(1);
+  WorldHooks hooks = bootstrap.hooks();
+  hooks.describe = [&, describe = hooks.describe]() -> Result<ProcessFacts> {
+    describing.count_down();
+    may_describe.wait();
+    return describe();
+  };
+  std::atomic<int> answers = 0;
+  {
+    WorldGate gate;
+    gate.configure(std::move(hooks));
+    gate.with_world(kLocal, [&](const World& world) { answers += world.ok() ? 100 : 1; });
+    describing.wait();
+    gate.close();
+    may_describe.count_down();
+  }
+  EXPECT_EQ(answers, 1);
+  EXPECT_TRUE(bootstrap.local->closed);
+  EXPECT_EQ(bootstrap.global_calls, 0);
+}
+
+TEST(WorldGate, configured_again_during_a_bootstrap_it_still_closes_both) {
+  Bootstrap first;
+  Bootstrap second;
+  second.global_may_finish.count_down();
+  {
+    WorldGate gate;
+    gate.configure(first.hooks());
+    gate.with_world(kGlobal, [](const World&) {});
+    while (first.global_calls == 0) std::this_thread::yield();
+    gate.close();
+    gate.configure(second.hooks());
+    EXPECT_EQ(ask(gate, kGlobal).value(), second.global);
+    first.global_may_finish.count_down();
+  }
+  EXPECT_TRUE(first.global->closed);
+  EXPECT_FALSE(second.global->closed) << "nobody has closed this one";
+}
+
 }  // namespace
 }  // namespace tersum::xla_ffi
