@@ -68,10 +68,17 @@ Status check_wires(const Member& member, const std::vector<std::tuple<int64_t, i
   return {};
 }
 
-// No call can start any more; operations refer to their member, and that circle ends here.
-void retire(Member& member) {
+// No call can start any more. What has started is in the node's inbox already: it begins, and ends,
+// before whatever is posted from now on.
+void refuse_calls(Member& member, const Status& reason) {
   const std::lock_guard lock(member.mutex);
   member.closed = true;
+  member.refusal = member.poison.ok() ? reason : member.poison;
+}
+
+// Operations refer to their member; that circle ends here.
+void empty_pool(Member& member) {
+  const std::lock_guard lock(member.mutex);
   member.pool.clear();
 }
 
@@ -130,7 +137,6 @@ Work CommunicatorImpl::start(const CallArguments& arguments, const CallOptions& 
 
 Work CommunicatorImpl::start_coalesced(std::span<const TensorRef> tensors, DataType type,
                                        ReduceOp op, const CallOptions& call_options) {
-  if (const Status gone = left(); !gone.ok()) return Work(std::make_shared<FailedWork>(gone));
   // What is left open is settled for a bucket, which is what most of them will be.
   size_t count = 0;
   for (const TensorRef& tensor : tensors) {
@@ -140,8 +146,10 @@ Work CommunicatorImpl::start_coalesced(std::span<const TensorRef> tensors, DataT
   std::string codec;
   const Result<CallOptions> settled = settle(bucket, call_options, codec);
   if (!settled.ok()) return Work(std::make_shared<FailedWork>(settled.status()));
-  auto call = std::make_shared<CoalescedCall>(member_, lanes_.everybody(), scratch_, tensors, type,
-                                              op, settled.value());
+  const std::shared_ptr<Member> lane = lanes_.everybody();
+  if (lane == nullptr) return Work(std::make_shared<FailedWork>(left()));
+  auto call =
+      std::make_shared<CoalescedCall>(member_, lane, scratch_, tensors, type, op, settled.value());
   const Status started = call->start(options_.timeout_ms);
   if (!started.ok()) return Work(std::make_shared<FailedWork>(started));
   return Work(std::move(call));
@@ -149,7 +157,7 @@ Work CommunicatorImpl::start_coalesced(std::span<const TensorRef> tensors, DataT
 
 Status CommunicatorImpl::left() const {
   const std::lock_guard lock(member_->mutex);
-  return member_->closed ? member_->poison : Status();
+  return member_->closed ? member_->refusal : Status();
 }
 
 void CommunicatorImpl::abort(std::string_view reason) {
@@ -174,7 +182,11 @@ void CommunicatorImpl::close() {
   if (closed_) return;
   closed_ = true;
   const Status reason(StatusCode::kClosed, "this communicator is closed; make a new one");
-  const std::vector<std::shared_ptr<Member>> lanes = lanes_.list();
+  // First of all: a call that started behind the last task below would be the engine's own, and
+  // with it the engine would end on its own thread.
+  refuse_calls(*member_, reason);
+  const std::vector<std::shared_ptr<Member>> lanes = lanes_.shut();
+  for (const auto& lane : lanes) refuse_calls(*lane, reason);
   progress_->drain_all();
   progress_->execute([&](Node& node) {
     for (const auto& lane : lanes) node.unregister_member(lane, reason);
@@ -185,8 +197,8 @@ void CommunicatorImpl::close() {
   // What the ends of these calls have posted in turn refers to the engine: it runs before that
   // goes.
   if (!lanes.empty()) progress_->execute([](Node& /*node*/) {});
-  for (const auto& lane : lanes) retire(*lane);
-  retire(*member_);
+  for (const auto& lane : lanes) empty_pool(*lane);
+  empty_pool(*member_);
 }
 
 CommunicatorStats CommunicatorImpl::stats() {

@@ -71,7 +71,7 @@ class CommunicatorImpl {
   Result<PathChoice> remembered_choice(const CallArguments& arguments,
                                        const CallOptions& call_options);
   [[nodiscard]] bool leaves_open(const CallOptions& call_options) const;
-  // Why no lane may be made any more; ok before close().
+  // Why no call can start any more; ok before close().
   [[nodiscard]] Status left() const;
 
   std::shared_ptr<Progress> progress_;

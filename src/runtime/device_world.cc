@@ -166,6 +166,12 @@ void DeviceWorldImpl::close() {
   }
   if (pin_) members.push_back(pin_);
   const Status reason(StatusCode::kAborted, "tersum was uninstalled or shut down in this process");
+  // Before anything is posted, for the reason that CommunicatorImpl::close() gives.
+  for (const auto& member : members) {
+    const std::lock_guard lock(member->mutex);
+    member->closed = true;
+    member->refusal = reason;
+  }
   progress_->drain_all();
   progress_->execute([&](Node& node) {
     for (const auto& member : members) node.unregister_member(member, reason);
@@ -173,7 +179,6 @@ void DeviceWorldImpl::close() {
   });
   for (const auto& member : members) {
     const std::lock_guard lock(member->mutex);
-    member->closed = true;
     member->pool.clear();
   }
 }

@@ -31,6 +31,7 @@ std::shared_ptr<Member> Lanes::pair(int peer) {
 std::shared_ptr<Member> Lanes::find_or_make(uint64_t group, const std::vector<int>& ranks,
                                             std::shared_ptr<const Topology> topology) {
   const std::lock_guard lock(mutex_);
+  if (shut_) return nullptr;
   std::shared_ptr<Member>& member = members_[group];
   if (member) return member;
   std::vector<RankPlace> places;
@@ -50,6 +51,14 @@ std::shared_ptr<Member> Lanes::find_or_make(uint64_t group, const std::vector<in
     if (member->parent->registered) node.register_member(member);
   });
   return member;
+}
+
+std::vector<std::shared_ptr<Member>> Lanes::shut() {
+  {
+    const std::lock_guard lock(mutex_);
+    shut_ = true;
+  }
+  return list();
 }
 
 std::vector<std::shared_ptr<Member>> Lanes::list() const {

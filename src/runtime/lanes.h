@@ -26,13 +26,15 @@ class Lanes {
   Lanes(std::shared_ptr<Progress> progress, std::shared_ptr<Member> parent)
       : progress_(std::move(progress)), parent_(std::move(parent)) {}
 
-  // Of all ranks, in the communicator's order.
+  // Null after shut(). Of all ranks, in the communicator's order.
   std::shared_ptr<Member> everybody();
   // Of this rank and `peer` (another one, and a neighbour); the lower rank is number 0.
   std::shared_ptr<Member> pair(int peer);
 
   // What exists so far.
   [[nodiscard]] std::vector<std::shared_ptr<Member>> list() const;
+  // The same, and none is made any more.
+  std::vector<std::shared_ptr<Member>> shut();
 
  private:
   std::shared_ptr<Member> find_or_make(uint64_t group, const std::vector<int>& ranks,
@@ -41,6 +43,7 @@ class Lanes {
   const std::shared_ptr<Progress> progress_;
   const std::shared_ptr<Member> parent_;
   mutable std::mutex mutex_;
+  bool shut_ = false;
   std::map<uint64_t, std::shared_ptr<Member>> members_;  // by group
 };
 

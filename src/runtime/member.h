@@ -104,7 +104,8 @@ class Member {
   std::mutex mutex;
   uint64_t next_call = 0;
   Status poison;
-  bool closed = false;  // no operation may enter the pool any more
+  bool closed = false;  // no call can start any more
+  Status refusal;       // what they get instead, once closed
   CommunicatorStats stats;
   std::vector<std::shared_ptr<Operation>> pool;
 };

@@ -81,7 +81,7 @@ Result<std::shared_ptr<Operation>> start_call(const std::shared_ptr<Member>& mem
   Progress& progress = *member->progress;
   request.start_ns = progress.clock().now_ns();
   const std::lock_guard lock(member->mutex);
-  if (member->closed) return member->poison;
+  if (member->closed) return member->refusal;
   request.call = member->keyed ? key : member->next_call++;
   std::shared_ptr<Operation> operation = take_operation(*member);
   operation->prepare(member, request, on_done, context);

@@ -33,8 +33,8 @@ Work CommunicatorImpl::start_transfer(void* data, size_t count, DataType type, b
   if (tag < 0) {
     return refuse(invalid_argument(what + " got tag " + std::to_string(tag) + "; pass 0 or more"));
   }
-  if (const Status gone = left(); !gone.ok()) return refuse(gone);
   const std::shared_ptr<Member> lane = lanes_.pair(peer);
+  if (lane == nullptr) return refuse(left());
   const int sender_place = sends ? lane->rank : 1 - lane->rank;
   CallArguments arguments{Collective::kBroadcast, data,        sends ? nullptr : data, count, type,
                           ReduceOp::kSum,         sender_place};
