@@ -204,9 +204,11 @@ class Communicator {
   // The largest error that one element of a sum may have under this plan and codec:
   //   sum over the ranks of the codec's bound for their blocks' absmax, plus that of the sum's own
   //   quantization; see docs/plans.md. `absmax` is the largest magnitude any rank holds,
-  //   `sum_absmax` that of the exact sum.
+  //   `sum_absmax` that of the exact sum. `count` as in the call. Of all_reduce and of
+  //   reduce_scatter, whose sums are not quantized once more; kInvalidArgument for others.
   [[nodiscard]] Result<double> error_bound(std::string_view codec, PlanKind plan, size_t count,
-                                           DataType type, double absmax, double sum_absmax) const;
+                                           DataType type, double absmax, double sum_absmax,
+                                           Collective collective = Collective::kAllReduce) const;
 
   [[nodiscard]] const std::shared_ptr<CommunicatorImpl>& impl() const { return impl_; }
 

@@ -420,17 +420,19 @@ std::tuple<uint64_t, uint64_t, uint64_t, uint64_t, double> stats(PyCommunicator&
 using Doubles = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 // One bound per pair of `absmax` and `sum_absmax`, written to `bounds`: the blocks of one array.
-void error_bounds(PyCommunicator& self, const std::string& codec, const std::string& plan,
-                  size_t count, const std::string& dtype, Doubles absmax, Doubles sum_absmax,
+void error_bounds(PyCommunicator& self, const std::string& collective, const std::string& codec,
+                  const std::string& plan, size_t count, const std::string& dtype, Doubles absmax,
+                  Doubles sum_absmax,
                   nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu> bounds) {
   if (absmax.size() != sum_absmax.size() || absmax.size() != bounds.size()) {
     throw_status(invalid_argument("absmax, sum_absmax and bounds must have equal lengths"));
   }
+  const Collective summing = collective_or_throw(collective);
   const PlanKind kind = plan_kind_or_throw(plan);
   const DataType type = data_type_or_throw(dtype);
   for (size_t i = 0; i < absmax.size(); ++i) {
-    bounds.data()[i] = value_or_throw(
-        self.get().error_bound(codec, kind, count, type, absmax.data()[i], sum_absmax.data()[i]));
+    bounds.data()[i] = value_or_throw(self.get().error_bound(
+        codec, kind, count, type, absmax.data()[i], sum_absmax.data()[i], summing));
   }
 }
 
@@ -502,8 +504,9 @@ void bind_communicator(nb::module_& module) {
           nb::arg("reason"))
       .def("close", &PyCommunicator::close)
       .def("stats", &stats)
-      .def("error_bounds", &error_bounds, nb::arg("codec"), nb::arg("plan"), nb::arg("count"),
-           nb::arg("dtype"), nb::arg("absmax"), nb::arg("sum_absmax"), nb::arg("bounds"));
+      .def("error_bounds", &error_bounds, nb::arg("collective"), nb::arg("codec"), nb::arg("plan"),
+           nb::arg("count"), nb::arg("dtype"), nb::arg("absmax"), nb::arg("sum_absmax"),
+           nb::arg("bounds"));
   bind_calls(type);
 }
 

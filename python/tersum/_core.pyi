@@ -155,6 +155,7 @@ class Communicator:
     def stats(self) -> tuple[int, int, int, int, float]: ...
     def error_bounds(
         self,
+        collective: str,
         codec: str,
         plan: str,
         count: int,

@@ -423,18 +423,20 @@ class Communicator(MoveCalls):
         sum_absmax: float | None = None,
         dtype: str = "float32",
         plan: str = "auto",
+        collective: str = "all_reduce",
     ) -> float:
-        """The largest error that one element of an all-reduced sum may have, in the values' unit.
+        """The largest error that one element of a sum may have, in the values' unit.
 
-        :param count: elements of the array.
+        :param count: elements of the array; of reduce_scatter, those of one rank's part.
         :param absmax: largest magnitude that any rank holds (of a block, for that block's bound).
         :param sum_absmax: largest magnitude of the exact sum; ``size * absmax`` if left out.
+        :param collective: ``"all_reduce"``, or ``"reduce_scatter"``, whose sums stay as they are.
         """
         if sum_absmax is None:
             sum_absmax = self.size * absmax
         bound = np.empty(1)
         largest, sums = np.array([absmax], np.float64), np.array([sum_absmax], np.float64)
-        self._core.error_bounds(codec, plan, count, dtype, largest, sums, bound)
+        self._core.error_bounds(collective, codec, plan, count, dtype, largest, sums, bound)
         return float(bound[0])
 
     def _all_reduce(self, x: Array, op: str, out: Any, how: _core.CallOptions) -> Work[Array]:

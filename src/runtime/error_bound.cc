@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 
 #include "codec/codec.h"
+#include "plan/collective_rules.h"
 #include "plan/plan.h"
 #include "runtime/communicator_impl.h"
 #include "runtime/error_bound.h"
@@ -70,14 +72,20 @@ double compose_error_bound(const Codec& codec, const PlanErrorTerms& terms, int 
 }
 
 Result<double> Communicator::error_bound(std::string_view codec, PlanKind plan, size_t count,
-                                         DataType type, double absmax, double sum_absmax) const {
+                                         DataType type, double absmax, double sum_absmax,
+                                         Collective collective) const {
   if (!impl_) return invalid_argument("this Communicator is empty");
+  if (!reduces(collective) || collective == Collective::kBarrier) {
+    return invalid_argument(std::string(collective_name(collective)) +
+                            " sums nothing up; ask codec_error_bound for what is only copied");
+  }
   Result<const Codec*> found = find_codec(codec, type, ReduceOp::kSum);
   if (!found.ok()) return found.status();
   const Codec& format = *found.value();
   PlanRequest request;
   request.size = impl_->member().size();
-  request.count = count;
+  request.collective = collective;
+  request.count = count * part_count(collective, request.size);
   request.topology = impl_->member().topology.get();
   request.granule = format.block();
   request.kind = plan != PlanKind::kAuto ? plan

@@ -100,6 +100,32 @@ def test_reduce_scatter(run_group: Any, size: int, dtype: str) -> None:
         np.testing.assert_array_equal(result.astype(np.float64), expected[rank * 3 : rank * 3 + 3])
 
 
+def test_reduce_scatter_has_its_own_tighter_bound(run_group: Any) -> None:
+    size, part, codec = 4, 1000, "int4/32"
+    inputs = [np.random.default_rng(70 + r).normal(size=size * part) for r in range(size)]
+    singles = [x.astype(np.float32) for x in inputs]
+    exact = np.sum([x.astype(np.float64) for x in singles], axis=0).reshape(size, part)
+    absmax = max(float(np.abs(x).max()) for x in singles)
+
+    def body(group: tersum.Communicator) -> Any:
+        def bound(collective: str, plan: str) -> float:
+            return group.error_bound(
+                codec, count=part, absmax=absmax, plan=plan, collective=collective
+            )
+
+        for plan in ("two_step", "ring"):
+            own = bound("reduce_scatter", plan)
+            out = group.reduce_scatter(singles[group.rank], codec=codec, plan=plan)
+            # all_reduce quantizes the sum itself, up to size * absmax, once more.
+            final = tersum.codec_error_bound(codec, size * absmax)
+            assert own + final <= bound("all_reduce", plan) <= own + 1.2 * final
+            assert 0 < np.abs(out - exact[group.rank]).max() <= own
+        with pytest.raises(tersum.InvalidArgumentError, match="all_gather sums nothing up"):
+            bound("all_gather", "auto")
+
+    run_group(size, body)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", SIZES)
 def test_all_gather(run_group: Any, size: int, dtype: str) -> None:

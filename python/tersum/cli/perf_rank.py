@@ -270,15 +270,20 @@ def _bounds(
     sum_absmax = perf_data.block_max(oracle.sum_absmax, block // perf_data.GRAIN)
     if reducing:
         scale = group.size if options.redop == "avg" else 1
-        plan = choice.plan if options.op == "all_reduce" else "two_step"
-        bound = np.empty_like(absmax)
         sums = scale * sum_absmax
-        group._core.error_bounds(choice.codec, plan, count, options.dtype, absmax, sums, bound)
+
+        def bound_of(length: int) -> perf_data.Floats:
+            bounds = np.empty_like(absmax)
+            group._core.error_bounds(
+                *(options.op, choice.codec, choice.plan, length, options.dtype),
+                *(absmax, sums, bounds),
+            )
+            return bounds
+
+        bound = bound_of(count // group.size if options.op == "reduce_scatter" else count)
         if contender.split:  # pieces may take another plan, of another bound
             piece = -(-count // int(contender.split.split()[0]))
-            other = np.empty_like(bound)
-            group._core.error_bounds(choice.codec, plan, piece, options.dtype, absmax, sums, other)
-            bound = np.maximum(bound, other)
+            bound = np.maximum(bound, bound_of(piece))
         bound /= scale
     else:
         bound = np.empty_like(absmax)
