@@ -7,11 +7,14 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <span>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "bindings.h"
 #include "tersum/codec_info.h"
+#include "tersum/codec_payload.h"
 #include "tersum/core_distance.h"
 #include "tersum/isa.h"
 #include "tersum/topology_info.h"
@@ -32,6 +35,25 @@ std::tuple<std::string, std::string, uint32_t, bool, double> describe_codec(
       value_or_throw(codec_info(spec, data_type_or_throw(dtype), reduce_op_or_throw(op)));
   return {info.spec, std::string(data_type_name(info.value_type)), info.block, info.lossless,
           info.wire_bits};
+}
+
+using OutBytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Payload = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// `values`: contiguous, as bytes.
+nb::bytes encode_bytes(const std::string& spec, const std::string& dtype, Payload values) {
+  const DataType type = data_type_or_throw(dtype);
+  const std::vector<std::byte> payload = value_or_throw(
+      encode_payload(spec, type, values.data(), values.size() / element_bytes(type)));
+  return nb::bytes(payload.data(), payload.size());
+}
+
+void decode_bytes(const std::string& spec, const std::string& dtype, const nb::bytes& payload,
+                  OutBytes values) {
+  const DataType type = data_type_or_throw(dtype);
+  const std::span bytes(static_cast<const std::byte*>(payload.data()), payload.size());
+  throw_if_error(
+      decode_payload(spec, type, bytes, values.size() / element_bytes(type), values.data()));
 }
 
 // bounds[i] for a block whose largest magnitude is absmax[i].
@@ -92,6 +114,10 @@ void bind_info(nb::module_& module) {
       },
       nb::arg("first_cpu"), nb::arg("second_cpu"),
       "Nanoseconds, one way, for a cache line between two CPUs; negative: not measurable.");
+  module.def("encode_payload", &encode_bytes, nb::arg("spec"), nb::arg("dtype"), nb::arg("values"),
+             "The payload of values given as bytes.");
+  module.def("decode_payload", &decode_bytes, nb::arg("spec"), nb::arg("dtype"),
+             nb::arg("payload"), nb::arg("values"), "Decodes a payload into the bytes of values.");
   module.def("codec_error_bounds", &codec_error_bounds, nb::arg("spec"), nb::arg("dtype"),
              nb::arg("absmax"), nb::arg("bounds"),
              "Fills `bounds` with each block's largest error.");

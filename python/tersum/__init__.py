@@ -13,6 +13,8 @@ from tersum._core import open_store
 from tersum.codecs import (
     CodecInfo,
     codec_error_bound,
+    decode_payload,
+    encode_payload,
     codec_info,
     codec_wire_bytes,
     known_codecs,

@@ -1,16 +1,18 @@
 """What codecs cost and how wrong they can be, for callers who choose one. Pure functions.
 
 A codec is named by a spec: ``exact``, ``bf16``, ``int8`` (128 values to a scale), ``int8/32``,
-``int4/256``. Unknown ones raise InvalidArgumentError, which says what is allowed.
+``int6+hadamard``, ``mxfp8:e5m2``, ``nf4``. Unknown ones raise InvalidArgumentError, which says what is allowed.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tersum import _core
+from tersum._arrays import read_input
 
 
 class CodecInfo(NamedTuple):
@@ -24,7 +26,7 @@ class CodecInfo(NamedTuple):
 
 
 def known_codecs() -> list[str]:
-    """The formats without block: ``exact``, ``bf16``, ``int8``, ``int4``."""
+    """The formats without block: ``exact``, ``bf16``, ``int8``, …"""
     return _core.known_codecs()
 
 
@@ -36,6 +38,30 @@ def codec_info(spec: str, dtype: str = "float32", op: str = "sum") -> CodecInfo:
 def codec_wire_bytes(spec: str, count: int, dtype: str = "float32") -> int:
     """Bytes of ``count`` values on the wire, headers not counted."""
     return _core.codec_wire_bytes(spec, count, dtype)
+
+
+def encode_payload(x: object, spec: str) -> bytes:
+    """What the values of ``x``, in C order, are on the wire: ``codec_wire_bytes`` bytes.
+
+    The payload holds neither the spec nor the number of values. A lossy spec with an element type
+    that it cannot serve is the exact path, as in a collective.
+    """
+    source = read_input(x)
+    flat = np.ascontiguousarray(source.data).reshape(-1)
+    return _core.encode_payload(spec, source.dtype, flat.view(np.uint8))
+
+
+def decode_payload(
+    payload: bytes, spec: str, count: int, dtype: str = "float32"
+) -> npt.NDArray[Any]:
+    """``count`` values from a payload; those of bfloat16 as uint16.
+
+    A payload of another length, or with bytes that no encoder writes, raises InvalidArgumentError,
+    which names the block or the value.
+    """
+    values = np.empty(count, np.uint16 if dtype == "bfloat16" else np.dtype(dtype))
+    _core.decode_payload(spec, dtype, payload, values.view(np.uint8))
+    return values
 
 
 def codec_error_bound(spec: str, absmax: float, dtype: str = "float32") -> float:

@@ -8,36 +8,17 @@
 #include "codec/combine_checks.h"
 #include "codec/kernels/block_kernels.h"
 #include "codec/kernels/block_reference.h"
+#include "codec/value_kind.h"
 
 namespace tersum {
 namespace {
-
-ValueKind kind_of(DataType type) {
-  TERSUM_CHECK(type == DataType::kFloat32 || type == DataType::kBFloat16 ||
-               type == DataType::kFloat16);
-  if (type == DataType::kBFloat16) return ValueKind::kBFloat16;
-  return type == DataType::kFloat16 ? ValueKind::kFloat16 : ValueKind::kFloat32;
-}
-
-// Largest error of rounding a number of magnitude up to `magnitude` to the value type.
-double rounding_error(ValueKind kind, double magnitude) {
-  switch (kind) {
-    case ValueKind::kFloat32:
-      return 0;  // code * scale has at most 15 significant bits
-    case ValueKind::kBFloat16:
-      return std::max(std::ldexp(magnitude, -8), std::ldexp(1.0, -134));
-    case ValueKind::kFloat16:
-      return std::max(std::ldexp(magnitude, -11), std::ldexp(1.0, -25));
-  }
-  return 0;
-}
 
 class BlockCodec final : public Codec {
  public:
   BlockCodec(int bits, uint32_t block, DataType type)
       : spec_{bits == 8 ? "int8" : "int4", block, {}},
         type_(type),
-        format_(make_block_format(kind_of(type), bits, block)) {}
+        format_(make_block_format(value_kind(type), bits, block)) {}
 
   [[nodiscard]] const CodecSpec& spec() const override { return spec_; }
   [[nodiscard]] DataType value_type() const override { return type_; }

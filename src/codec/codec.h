@@ -23,11 +23,11 @@
 
 namespace tersum {
 
-// A parsed codec spec: base format, block, and (later) modifiers: "int4/32+hadamard".
+// A parsed codec spec: base format, block, and modifiers: "int4/32+hadamard".
 struct CodecSpec {
-  std::string base;                    // "exact", "bf16", "int8", "int4"
+  std::string base;                    // a name of format_registry.h: "exact", "int6", "mxfp8:e4m3"
   uint32_t block = 0;                  // 0 for formats without blocks
-  std::vector<std::string> modifiers;  // canonical order; empty today
+  std::vector<std::string> modifiers;  // in the order in which they are applied
 
   [[nodiscard]] std::string to_string() const;  // canonical: "int8/128"
   friend bool operator==(const CodecSpec&, const CodecSpec&) = default;
@@ -48,7 +48,8 @@ class Codec {
 
   [[nodiscard]] virtual const CodecSpec& spec() const = 0;
   [[nodiscard]] virtual DataType value_type() const = 0;
-  // Values that share a scale; 1 for formats without blocks.
+  // Slices are cut at multiples of this: whole blocks (and whole groups of packed codes); 1 for
+  // formats without blocks.
   [[nodiscard]] virtual uint32_t block() const = 0;
   // True when decode(encode(x)) == x for every x.
   [[nodiscard]] virtual bool lossless() const = 0;
@@ -64,6 +65,12 @@ class Codec {
   // `begin` is a multiple of block(); so is `part`, or it is the rest of the slice.
   virtual void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,
                            void* values) const = 0;
+
+  // kInvalidArgument, naming the block or the value, for bytes that no encoder writes. They decode
+  // all the same, to NaN or to a number, on every rank alike.
+  [[nodiscard]] virtual Status check_wire(const std::byte* /*wire*/, size_t /*count*/) const {
+    return {};
+  }
 
   // The sum (or maximum, minimum) of the contributions `wires[0..]` and, when `own` is not null, of
   // own[count] inserted as contribution number `own_index` (0..wires.size()), in that order:

@@ -1,5 +1,7 @@
 #include "tersum/codec_info.h"
 
+#include <algorithm>
+
 #include "codec/codec.h"
 #include "codec/codec_spec.h"
 
@@ -13,10 +15,8 @@ Result<std::string> normalize_codec(std::string_view spec) {
 
 std::vector<std::string> known_codecs() {
   std::vector<std::string> names;
-  for (const CodecBase base :
-       {CodecBase::kExact, CodecBase::kBFloat16, CodecBase::kInt8, CodecBase::kInt4}) {
-    names.emplace_back(codec_base_name(base));
-  }
+  names.reserve(format_rows().size());
+  for (const FormatRow& row : format_rows()) names.emplace_back(row.name);
   return names;
 }
 
@@ -27,9 +27,11 @@ Result<CodecInfo> codec_info(std::string_view spec, DataType type, ReduceOp op) 
   CodecInfo info;
   info.spec = codec.spec().to_string();
   info.value_type = type;
-  info.block = codec.block();
+  info.block = std::max<uint32_t>(codec.spec().block, 1);
   info.lossless = codec.lossless();
-  info.wire_bits = 8.0 * static_cast<double>(codec.wire_bytes(codec.block())) / codec.block();
+  // Enough blocks that what a slice has once does not count.
+  const size_t count = size_t{codec.block()} << 16;
+  info.wire_bits = 8.0 * static_cast<double>(codec.wire_bytes(count)) / static_cast<double>(count);
   return info;
 }
 

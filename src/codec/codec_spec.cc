@@ -1,26 +1,18 @@
 #include "codec/codec_spec.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <charconv>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "base/name_table.h"
 #include "codec/codec.h"
-#include "codec/kernels/block_format.h"
 
 namespace tersum {
 namespace {
 
-constexpr std::array<NamedValue<CodecBase>, 4> kBases = {{
-    {CodecBase::kExact, "exact"},
-    {CodecBase::kBFloat16, "bf16"},
-    {CodecBase::kInt8, "int8"},
-    {CodecBase::kInt4, "int4"},
-}};
+constexpr std::string_view kHadamard = "hadamard";
 
 // The text cut at the grammar's marks; a missing part is empty, an empty one is too.
 struct SpecParts {
@@ -42,12 +34,23 @@ SpecParts cut_spec(std::string_view text) {
   return parts;
 }
 
-std::optional<uint32_t> read_block(std::string_view text) {
+// The row's number.
+std::optional<size_t> find_format(std::string_view name) {
+  const auto rows = format_rows();
+  const std::string_view full = full_format_name(name);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].name == full) return i;
+  }
+  return {};
+}
+
+std::optional<uint32_t> read_block(const FormatRow& row, std::string_view text) {
   uint32_t block = 0;
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, block);
   const bool whole = error == std::errc() && stop == end && !text.empty() && text.front() != '0';
-  if (!whole || block < kBlockMin || block > kBlockMax || !std::has_single_bit(block)) return {};
+  if (!whole || block < row.block_min || block > row.block_max || !std::has_single_bit(block))
+    return {};
   return block;
 }
 
@@ -71,61 +74,116 @@ std::string nearest_base(std::string_view text) {
   for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   if (lower == "fp32" || lower == "f32" || lower == "float32" || lower == "none") return "exact";
   if (lower == "bfloat16") return "bf16";
-  const auto* const best =
-      std::min_element(kBases.begin(), kBases.end(), [&](const auto& a, const auto& b) {
-        return edit_distance(lower, a.name) < edit_distance(lower, b.name);
-      });
+  const auto rows = format_rows();
+  const auto best = std::min_element(rows.begin(), rows.end(), [&](const auto& a, const auto& b) {
+    return edit_distance(lower, a.name) < edit_distance(lower, b.name);
+  });
   return edit_distance(lower, best->name) <= 2 ? std::string(best->name) : std::string();
 }
 
 std::string quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
 
-}  // namespace
+// The first of "+a+b…", without its mark; what is left stays in `text`.
+std::string_view take_modifier(std::string_view& text) {
+  const size_t end = std::min(text.find('+', 1), text.size());
+  const std::string_view modifier = text.substr(1, end - 1);
+  text.remove_prefix(end);
+  return modifier;
+}
 
-std::string_view codec_base_name(CodecBase base) { return name_of<CodecBase>(kBases, base); }
-
-bool read_spec(std::string_view text, PlainSpec& spec) {
-  const SpecParts parts = cut_spec(text);
-  const std::optional<CodecBase> base = value_named<CodecBase>(kBases, parts.base);
-  if (!base.has_value() || !parts.modifiers.empty()) return false;
-  spec.base = *base;
-  spec.block = has_blocks(*base) ? kDefaultBlock : 0;
-  if (!parts.has_block) return true;
-  const std::optional<uint32_t> block = read_block(parts.block);
-  if (!has_blocks(*base) || !block.has_value()) return false;
-  spec.block = *block;
+// False if a modifier is unknown, stands twice or does not compose with the format.
+bool read_modifiers(const FormatRow& row, std::string_view text, PlainSpec& spec) {
+  while (!text.empty()) {
+    if (take_modifier(text) != kHadamard || !row.rotates || spec.hadamard) return false;
+    spec.hadamard = true;
+  }
   return true;
 }
 
-Status explain_spec(std::string_view text) {
-  constexpr std::string_view kKnown =
-      "known codecs are exact, bf16, int8, int4 (int8/32 sets the "
-      "block)";
+std::string allowed_blocks(const FormatRow& row) {
+  if (row.block_min == row.block_max) return "it is always " + std::to_string(row.block_min);
+  std::string text = "allowed are ";
+  for (uint32_t block = row.block_min; block <= row.block_max; block *= 2) {
+    text += (block == row.block_min ? "" : ", ") + std::to_string(block);
+  }
+  return text;
+}
+
+Status explain_modifiers(std::string_view spec, const FormatRow& row, std::string_view text) {
+  const std::string where = "codec " + quoted(spec) + ": ";
+  bool seen = false;
+  while (!text.empty()) {
+    const std::string_view modifier = take_modifier(text);
+    if (modifier != kHadamard) {
+      return invalid_argument(where + "unknown modifier " + quoted(modifier) +
+                              "; known is \"hadamard\"");
+    }
+    if (!row.rotates) {
+      return invalid_argument(where + std::string(row.name) +
+                              " takes no modifier: it has no blocks to transform");
+    }
+    if (seen) return invalid_argument(where + "hadamard stands twice");
+    seen = true;
+  }
+  return invalid_argument(where + "no codec");
+}
+
+}  // namespace
+
+std::string known_format_names() {
+  std::string names;
+  for (const FormatRow& row : format_rows()) {
+    if (!names.empty()) names += ", ";
+    names += row.name;
+  }
+  return names;
+}
+
+bool read_spec(std::string_view text, PlainSpec& spec) {
   const SpecParts parts = cut_spec(text);
-  const std::optional<CodecBase> base = value_named<CodecBase>(kBases, parts.base);
-  if (!base.has_value()) {
+  const std::optional<size_t> format = find_format(parts.base);
+  if (!format.has_value()) return false;
+  const FormatRow& row = format_rows()[*format];
+  spec = {};
+  spec.format = static_cast<uint8_t>(*format);
+  spec.block = row.default_block;
+  if (parts.has_block) {
+    if (!row.has_blocks()) return false;
+    const std::optional<uint32_t> block = read_block(row, parts.block);
+    if (!block.has_value()) return false;
+    spec.block = *block;
+  }
+  return read_modifiers(row, parts.modifiers, spec);
+}
+
+Status explain_spec(std::string_view text) {
+  const SpecParts parts = cut_spec(text);
+  const std::optional<size_t> format = find_format(parts.base);
+  if (!format.has_value()) {
     const std::string nearest = nearest_base(parts.base);
-    return invalid_argument("unknown codec " + quoted(text) + ": " + std::string(kKnown) +
+    return invalid_argument("unknown codec " + quoted(text) + ": known codecs are " +
+                            known_format_names() + " (int8/32 sets the block)" +
                             (nearest.empty() ? "" : "; did you mean " + quoted(nearest) + "?"));
   }
-  if (parts.has_block && !has_blocks(*base)) {
+  const FormatRow& row = format_rows()[*format];
+  if (parts.has_block && !row.has_blocks()) {
     return invalid_argument("codec " + quoted(text) + ": " + std::string(parts.base) +
                             " has no blocks; write " + quoted(parts.base));
   }
-  if (parts.has_block && !read_block(parts.block).has_value()) {
+  if (parts.has_block && !read_block(row, parts.block).has_value()) {
     return invalid_argument("codec " + quoted(text) + ": block " + quoted(parts.block) +
-                            " is not allowed; allowed are 32, 64, 128, 256, 512, 1024");
+                            " is not allowed; " + allowed_blocks(row));
   }
-  return invalid_argument("codec " + quoted(text) + ": unknown modifier " +
-                          quoted(parts.modifiers) + "; this version knows no modifiers");
+  return explain_modifiers(text, row, parts.modifiers);
 }
 
 Result<CodecSpec> parse_codec_spec(std::string_view text) {
   PlainSpec plain;
   if (!read_spec(text, plain)) return explain_spec(text);
   CodecSpec spec;
-  spec.base = codec_base_name(plain.base);
+  spec.base = format_rows()[plain.format].name;
   spec.block = plain.block;
+  if (plain.hadamard) spec.modifiers.emplace_back(kHadamard);
   return spec;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "codec/codec.h"
+#include "codec/format_registry.h"
 #include "codec/kernels/block_reference.h"
 #include "nasty_values.h"
 
@@ -16,9 +17,14 @@ namespace tersum {
 namespace {
 
 std::string any_lossy_spec() {
-  const int choice = *rc::gen::inRange(0, 13);
-  if (choice == 12) return "bf16";
-  return (choice % 2 == 0 ? "int8/" : "int4/") + std::to_string(32 << (choice / 2));
+  const auto rows = format_rows();
+  const FormatRow& row = rows[*rc::gen::inRange<size_t>(1, rows.size())];
+  std::string spec(row.name);
+  if (!row.has_blocks()) return spec;
+  uint32_t block = row.block_min;
+  while (block < row.block_max && *rc::gen::arbitrary<bool>()) block *= 2;
+  spec += "/" + std::to_string(block);
+  return row.rotates && *rc::gen::arbitrary<bool>() ? spec + "+hadamard" : spec;
 }
 
 ValueKind kind_of(DataType type) {
@@ -36,7 +42,7 @@ std::vector<double> as_doubles(const std::vector<std::byte>& bytes, DataType typ
 
 // What a block that holds no number must come back as.
 bool is_faithful(const Codec& codec, double sent, double got) {
-  if (codec.block() > 1 || std::isnan(sent)) return std::isnan(got);
+  if (codec.spec().block > 1 || std::isnan(sent)) return std::isnan(got);
   return !std::isinf(sent) || got == sent;
 }
 
@@ -51,8 +57,9 @@ double used_share(const Codec& codec, const std::vector<std::byte>& values) {
   const std::vector<double> sent = as_doubles(values, codec.value_type());
   const std::vector<double> got = as_doubles(back, codec.value_type());
   double used = 0;
-  for (size_t begin = 0; begin < count; begin += codec.block()) {
-    const size_t end = std::min<size_t>(count, begin + codec.block());
+  const size_t block = std::max<size_t>(codec.spec().block, 1);
+  for (size_t begin = 0; begin < count; begin += block) {
+    const size_t end = std::min<size_t>(count, begin + block);
     double absmax = 0;
     bool finite = true;
     for (size_t i = begin; i < end; ++i) {
@@ -122,7 +129,20 @@ TEST(CodecBound, RelativeErrorOnNormalDataIsWhatTheoryPredicts) {
                                {"int8/1024", 0.0079},
                                {"int4/32", 0.0974},
                                {"int4/128", 0.118},
-                               {"int4/1024", 0.144}}) {
+                               {"int4/1024", 0.144},
+                               {"int6/128", 0.0266},
+                               {"int5/128", 0.0550},
+                               {"int3/32", 0.227},
+                               {"int2/32", 0.658},
+                               {"five/32", 0.341},
+                               {"fp8e4m3/128", 0.0258},
+                               {"fp8e5m2/128", 0.0513},
+                               {"mxfp8:e4m3", 0.0266},
+                               {"mxfp6:e2m3", 0.0284},
+                               {"mxfp4", 0.115},
+                               {"mxint8", 0.0083},
+                               {"nvfp4", 0.0949},
+                               {"nf4/64", 0.0922}}) {
     const Codec& codec = *find_codec(e.spec, DataType::kFloat32, ReduceOp::kSum).value();
     std::vector<std::byte> wire(codec.wire_bytes(values.size()));
     std::vector<float> back(values.size());

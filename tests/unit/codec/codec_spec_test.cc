@@ -21,7 +21,13 @@ TEST(CodecSpec, NormalForms) {
                                      {"int8/128", "int8/128"},
                                      {"int8/32", "int8/32"},
                                      {"int4", "int4/128"},
-                                     {"int4/1024", "int4/1024"}}) {
+                                     {"int4/1024", "int4/1024"},
+                                     {"int6+hadamard", "int6/128+hadamard"},
+                                     {"five", "five/32"},
+                                     {"mxfp8", "mxfp8:e4m3/32"},
+                                     {"mxfp6:e3m2/32", "mxfp6:e3m2/32"},
+                                     {"nvfp4", "nvfp4/16"},
+                                     {"nf4", "nf4/64"}}) {
     const auto got = normalize_codec(text);
     ASSERT_TRUE(got.ok()) << text;
     EXPECT_EQ(got.value(), normal);
@@ -42,7 +48,7 @@ std::string error_of(std::string_view text) {
 }
 
 TEST(CodecSpec, ErrorsNameWhatIsAllowed) {
-  EXPECT_THAT(error_of("int9"), HasSubstr("exact, bf16, int8, int4"));
+  EXPECT_THAT(error_of("int9"), HasSubstr("exact, bf16, int8, int7"));
   EXPECT_THAT(error_of("int9"), HasSubstr("did you mean \"int8\"?"));
   EXPECT_THAT(error_of("INT4"), HasSubstr("did you mean \"int4\"?"));
   EXPECT_THAT(error_of("bfloat16"), HasSubstr("did you mean \"bf16\"?"));
@@ -55,8 +61,12 @@ TEST(CodecSpec, ErrorsNameWhatIsAllowed) {
   }
   EXPECT_THAT(error_of("bf16/32"), HasSubstr("write \"bf16\""));
   EXPECT_THAT(error_of("exact/32"), HasSubstr("write \"exact\""));
-  EXPECT_THAT(error_of("int4/32+hadamard"), HasSubstr("unknown modifier \"+hadamard\""));
-  EXPECT_THAT(error_of("int4+"), HasSubstr("modifier"));
+  EXPECT_THAT(error_of("int4/32+hadamar"), HasSubstr("unknown modifier \"hadamar\""));
+  EXPECT_THAT(error_of("int4+"), HasSubstr("unknown modifier \"\""));
+  EXPECT_THAT(error_of("int4+hadamard+hadamard"), HasSubstr("stands twice"));
+  EXPECT_THAT(error_of("bf16+hadamard"), HasSubstr("takes no modifier"));
+  EXPECT_THAT(error_of("mxfp8/64"), HasSubstr("it is always 32"));
+  EXPECT_THAT(error_of("nvfp4/32"), HasSubstr("it is always 16"));
 }
 
 TEST(CodecTable, WhatACodecCannotServeTakesTheExactPath) {
@@ -107,7 +117,8 @@ TEST(CodecInfo, BytesOnTheWire) {
 }
 
 TEST(CodecInfo, SlicesCutAtBlocksAddUp) {
-  for (const char* spec : {"exact", "bf16", "int8/32", "int8/1024", "int4/32", "int4/256"}) {
+  for (const char* spec : {"exact", "bf16", "int8/32", "int8/1024", "int4/32", "int4/256",
+                           "int6/128", "five/64", "mxfp4", "nf4/32"}) {
     const Codec& codec = *find_codec(spec, DataType::kFloat32, ReduceOp::kSum).value();
     const size_t count = 10007;
     for (size_t cut = 0; cut <= count; cut += codec.block()) {

@@ -1,0 +1,35 @@
+#include "tersum/codec_payload.h"
+
+#include <string>
+
+#include "codec/codec.h"
+
+namespace tersum {
+
+Result<std::vector<std::byte>> encode_payload(std::string_view spec, DataType type,
+                                              const void* values, size_t count) {
+  const Result<const Codec*> found = find_codec(spec, type, ReduceOp::kSum);
+  if (!found.ok()) return found.status();
+  std::vector<std::byte> payload(found.value()->wire_bytes(count));
+  if (count > 0) found.value()->encode(values, count, payload.data());
+  return payload;
+}
+
+Status decode_payload(std::string_view spec, DataType type, std::span<const std::byte> payload,
+                      size_t count, void* values) {
+  const Result<const Codec*> found = find_codec(spec, type, ReduceOp::kSum);
+  if (!found.ok()) return found.status();
+  const Codec& codec = *found.value();
+  const size_t wanted = codec.wire_bytes(count);
+  if (payload.size() != wanted) {
+    return invalid_argument("a payload of " + std::to_string(count) + " values with codec " +
+                            codec.spec().to_string() + " has " + std::to_string(wanted) +
+                            " bytes; this one has " + std::to_string(payload.size()));
+  }
+  if (count == 0) return {};
+  TERSUM_RETURN_IF_ERROR(codec.check_wire(payload.data(), count));
+  codec.decode(payload.data(), count, values);
+  return {};
+}
+
+}  // namespace tersum

@@ -1,0 +1,151 @@
+#include "codec/element_codec.h"
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+#include "codec/combine_checks.h"
+#include "codec/element_checks.h"
+#include "codec/kernels/element_kernels.h"
+#include "codec/kernels/element_slice.h"
+#include "codec/value_kind.h"
+
+namespace tersum {
+namespace {
+
+using SignTable = std::array<float, kTileMemory>;
+
+// The sign of a value by its place in the block: bit 0 of a mix of the index (the finalizer of
+// MurmurHash3), so that no structured data lines up with the transform's rows.
+float sign_at(uint32_t index) {
+  uint32_t h = index + 1;
+  h = (h ^ (h >> 16)) * 0x85ebca6bU;
+  h = (h ^ (h >> 13)) * 0xc2b2ae35U;
+  return ((h ^ (h >> 16)) & 1U) != 0 ? -1.0F : 1.0F;
+}
+
+// H H = B, so one of the two ways divides by B: the way there, whose sums then cannot overflow.
+// Dividing by a power of two is exact.
+struct HadamardSigns {
+  explicit HadamardSigns(uint32_t block) {
+    for (uint32_t i = 0; i < kTileMemory; ++i) {
+      undo[i] = sign_at(i % block);
+      forward[i] = undo[i] / static_cast<float>(block);
+    }
+  }
+  SignTable forward{};
+  SignTable undo{};
+};
+
+// One table for each block size there is, kept for ever.
+const HadamardSigns& hadamard_signs(uint32_t block) {
+  constexpr int kLeastLog2 = 4;
+  constexpr size_t kSizes = 7;  // 16 to 1,024
+  static const auto* const tables = [] {
+    auto* made = new std::array<std::unique_ptr<const HadamardSigns>, kSizes>();
+    for (size_t i = 0; i < kSizes; ++i) {
+      (*made)[i] = std::make_unique<const HadamardSigns>(1U << (kLeastLog2 + i));
+    }
+    return made;
+  }();
+  return *(*tables)[static_cast<size_t>(std::countr_zero(block) - kLeastLog2)];
+}
+
+class ElementCodec final : public Codec {
+ public:
+  ElementCodec(const PlainSpec& spec, const ElementFormat& format, DataType type)
+      : type_(type), format_(format) {
+    spec_.base = format_rows()[spec.format].name;
+    spec_.block = spec.block;
+    if (spec.hadamard) spec_.modifiers.emplace_back("hadamard");
+    format_.kind = value_kind(type);
+    format_.block = spec.block;
+    complete_format(format_);
+    if (spec.hadamard) {
+      const HadamardSigns& signs = hadamard_signs(spec.block);
+      transform_.signs = signs.forward.data();
+      transform_.undo_signs = signs.undo.data();
+      transform_.reach = spec.block;
+    }
+  }
+
+  [[nodiscard]] const CodecSpec& spec() const override { return spec_; }
+  [[nodiscard]] DataType value_type() const override { return type_; }
+  [[nodiscard]] uint32_t block() const override { return format_.granule; }
+  [[nodiscard]] bool lossless() const override { return false; }
+  [[nodiscard]] size_t wire_bytes(size_t count) const override {
+    return slice_bytes(format_, count);
+  }
+  void encode(const void* values, size_t count, std::byte* wire) const override {
+    encode_elements(coding(), values, count, wire);
+  }
+  void decode(const std::byte* wire, size_t count, void* values) const override {
+    decode_elements(coding(), wire, count, values);
+  }
+  [[nodiscard]] Status check_wire(const std::byte* wire, size_t count) const override {
+    return check_elements(format_, wire, count);
+  }
+  void combine(std::span<const std::byte* const> wires, const void* own, size_t own_index,
+               size_t count, const CombineFinish& finish, std::byte* wire_out,
+               void* values_out) const override {
+    TERSUM_CHECK(finish.op == ReduceOp::kSum || finish.op == ReduceOp::kAverage);
+    combine_elements(
+        coding(), checked_combine_args(wires, own, own_index, count, finish, wire_out, values_out));
+  }
+  [[nodiscard]] double block_error_bound(double absmax) const override;
+
+ private:
+  [[nodiscard]] SliceCoding coding() const { return {format_, element_kernels(), transform_, 0}; }
+  [[nodiscard]] double base_error_bound(double absmax) const;
+
+  CodecSpec spec_;
+  DataType type_;
+  ElementFormat format_;
+  TileTransform transform_;
+};
+
+double ElementCodec::base_error_bound(double absmax) const {
+  // A mean may be anywhere up to the largest magnitude, and so may what it misses.
+  if (format_.rule == ScaleRule::kBf16Mean) return absmax * (1 + std::ldexp(1.0, -7));
+  // A block far below the slice's largest magnitude has the least scale there is, or none.
+  if (format_.rule == ScaleRule::kE4M3Tensor) return absmax;
+  auto above = static_cast<float>(absmax);
+  if (double{above} < absmax) {
+    above = std::nextafter(above, std::numeric_limits<float>::infinity());
+  }
+  std::array<std::byte, 4> wire{};
+  const double scale = choose_scale(format_, float_bits(above), 0, wire.data());
+  if (!(scale < std::numeric_limits<double>::infinity())) {
+    return std::numeric_limits<double>::infinity();
+  }
+  const double reach = format_.level_max * scale;
+  // Before the code is chosen the reciprocal and the product are rounded, after it the product of
+  // level and scale.
+  const double arithmetic = std::ldexp(3 * reach, -24);
+  return std::max(scale * format_.gap_max / 2, absmax - reach) + arithmetic;
+}
+
+// Each error of the transformed block reaches each value of the block, and the transformed values
+// are no larger than the block's (there is a division by B on the way there).
+double ElementCodec::block_error_bound(double absmax) const {
+  if (absmax == 0) return 0;
+  double bound = base_error_bound(absmax);
+  if (transform_.signs != nullptr) {
+    const auto block = static_cast<double>(format_.block);
+    // Twice log2(B) roundings of sums that stay below B * absmax.
+    const double sums = 2 * std::log2(block) * block * absmax * std::ldexp(1.0, -24);
+    bound = block * bound + sums;
+  }
+  return bound + rounding_error(format_.kind, absmax + bound);
+}
+
+}  // namespace
+
+std::unique_ptr<Codec> make_element_codec(const PlainSpec& spec, const ElementFormat& format,
+                                          DataType type) {
+  return std::make_unique<ElementCodec>(spec, format, type);
+}
+
+}  // namespace tersum

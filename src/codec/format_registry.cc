@@ -1,0 +1,73 @@
+#include "codec/format_registry.h"
+
+#include <array>
+
+#include "codec/bf16_codec.h"
+#include "codec/block_codec.h"
+#include "codec/element_codec.h"
+#include "codec/element_formats.h"
+#include "codec/exact_codec.h"
+
+namespace tersum {
+namespace {
+
+std::unique_ptr<Codec> make_exact(const PlainSpec&, DataType type) {
+  return make_exact_codec(type);
+}
+
+std::unique_ptr<Codec> make_bf16(const PlainSpec&, DataType type) { return make_bf16_codec(type); }
+
+template <ElementFormat (*kDescribe)()>
+std::unique_ptr<Codec> make_element(const PlainSpec& spec, DataType type) {
+  return make_element_codec(spec, kDescribe(), type);
+}
+
+// The widths with kernels of their own; a modifier takes the general ones, with the same bytes.
+template <int kBits>
+std::unique_ptr<Codec> make_block(const PlainSpec& spec, DataType type) {
+  if (!spec.hadamard) return make_block_codec(kBits, spec.block, type);
+  return make_element<integer_format<kBits>>(spec, type);
+}
+
+constexpr std::array kRows = {
+    FormatRow{"exact", 0, 0, 0, false, make_exact},
+    FormatRow{"bf16", 0, 0, 0, false, make_bf16},
+    FormatRow{"int8", 128, 32, 1024, true, make_block<8>},
+    FormatRow{"int7", 128, 32, 1024, true, make_element<integer_format<7>>},
+    FormatRow{"int6", 128, 32, 1024, true, make_element<integer_format<6>>},
+    FormatRow{"int5", 128, 32, 1024, true, make_element<integer_format<5>>},
+    FormatRow{"int4", 128, 32, 1024, true, make_block<4>},
+    FormatRow{"int3", 32, 32, 1024, true, make_element<integer_format<3>>},
+    FormatRow{"int2", 32, 32, 1024, true, make_element<integer_format<2>>},
+    FormatRow{"int1", 32, 32, 1024, true, make_element<sign_format>},
+    FormatRow{"five", 32, 32, 1024, true, make_element<five_format>},
+    FormatRow{"fp8e4m3", 128, 32, 1024, true, make_element<fp8e4m3_format>},
+    FormatRow{"fp8e5m2", 128, 32, 1024, true, make_element<fp8e5m2_format>},
+    FormatRow{"mxfp8:e4m3", 32, 32, 32, true, make_element<mxfp8e4m3_format>},
+    FormatRow{"mxfp8:e5m2", 32, 32, 32, true, make_element<mxfp8e5m2_format>},
+    FormatRow{"mxfp6:e2m3", 32, 32, 32, true, make_element<mxfp6e2m3_format>},
+    FormatRow{"mxfp6:e3m2", 32, 32, 32, true, make_element<mxfp6e3m2_format>},
+    FormatRow{"mxfp4", 32, 32, 32, true, make_element<mxfp4_format>},
+    FormatRow{"mxint8", 32, 32, 32, true, make_element<mxint8_format>},
+    FormatRow{"nvfp4", 16, 16, 16, true, make_element<nvfp4_format>},
+    FormatRow{"nf4", 64, 32, 1024, true, make_element<nf4_format>},
+};
+
+struct Alias {
+  std::string_view name;
+  std::string_view full;
+};
+constexpr std::array kAliases = {Alias{"mxfp8", "mxfp8:e4m3"}, Alias{"mxfp6", "mxfp6:e2m3"}};
+
+}  // namespace
+
+std::span<const FormatRow> format_rows() { return kRows; }
+
+std::string_view full_format_name(std::string_view name) {
+  for (const Alias& alias : kAliases) {
+    if (alias.name == name) return alias.full;
+  }
+  return name;
+}
+
+}  // namespace tersum

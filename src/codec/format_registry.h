@@ -1,0 +1,44 @@
+// The table of all wire formats and the modifiers that may be put on them.
+//
+// Thread safety: pure functions over constant tables. A new format is its file, its kernel (if no
+// family of element_format.h has it) and a row of format_registry.cc.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "codec/codec.h"
+
+namespace tersum {
+
+// What a spec says, in normal form.
+struct PlainSpec {
+  uint8_t format = 0;     // row of the registry; 0 is exact
+  uint32_t block = 0;     // 0 for formats without blocks
+  bool hadamard = false;  // a Hadamard transform of each block before the base format
+  friend bool operator==(const PlainSpec&, const PlainSpec&) = default;
+};
+
+struct FormatRow {
+  std::string_view name;
+  uint32_t default_block = 0;  // 0: no blocks
+  uint32_t block_min = 0;
+  uint32_t block_max = 0;
+  bool rotates = false;  // takes +hadamard
+  // `type` is one of those that a lossy codec serves, or any for exact.
+  std::unique_ptr<Codec> (*make)(const PlainSpec& spec, DataType type) = nullptr;
+
+  [[nodiscard]] constexpr bool has_blocks() const { return default_block != 0; }
+};
+
+// Row 0 is exact.
+std::span<const FormatRow> format_rows();
+
+// Another name of a format: "mxfp8" for "mxfp8:e4m3". The name itself if there is none.
+std::string_view full_format_name(std::string_view name);
+
+inline constexpr uint32_t kDefaultBlock = 128;
+
+}  // namespace tersum

@@ -1,0 +1,222 @@
+#include "codec/kernels/element_format.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <numeric>
+
+#include "base/check.h"
+
+namespace tersum {
+namespace {
+
+constexpr int kE8M0Bias = 127;
+constexpr int kE8M0Last = 254;  // 255 stands for NaN
+constexpr std::byte kE8M0Nan{0xff};
+constexpr std::byte kE4M3Nan{0x7f};
+constexpr uint8_t kE4M3Last = 0x7e;  // 448
+constexpr size_t kMeanLanes = 16;
+
+uint32_t overflow_bits_of(ValueKind kind) {
+  if (kind == ValueKind::kFloat32) return kFloatInfinity;
+  return kind == ValueKind::kBFloat16 ? kBf16Overflow : kHalfOverflow;
+}
+
+int floor_log2(float value) {
+  int exponent = 0;
+  std::frexp(value, &exponent);
+  return exponent - 1;
+}
+
+float bf16_up(const ElementFormat& format, float absmax) {
+  // The quotient itself is rounded, so the scale may still be a step short of absmax.
+  uint32_t bits = (float_bits(absmax / format.level_max) + 0xffffu) & 0xffff0000u;
+  if (format.level_max * float_from_bits(bits) < absmax) bits += 0x10000u;
+  return std::min(float_from_bits(bits), format.scale_max);
+}
+
+int e8m0_byte(const ElementFormat& format, float absmax) {
+  const int top = floor_log2(format.level_max);
+  if (absmax == 0) return 0;
+  int exponent = floor_log2(absmax) - top;
+  const bool up = format.rule == ScaleRule::kE8M0Up;
+  if (up && std::ldexp(double{format.level_max}, exponent) < double{absmax}) ++exponent;
+  // The scale holds the format's own exponent, the byte does not.
+  exponent = std::min(exponent, floor_log2(format.scale_max));
+  return std::clamp(exponent - format.scale_exponent + kE8M0Bias, 0, kE8M0Last);
+}
+
+float e8m0_value(const ElementFormat& format, std::byte byte) {
+  if (byte == kE8M0Nan) return float_from_bits(kFloatNan);
+  return std::ldexp(1.0F, static_cast<int>(byte) - kE8M0Bias + format.scale_exponent);
+}
+
+// The e4m3 number nearest to `value` >= 0, a tie to the even one, at most the largest.
+uint8_t nearest_e4m3(float value) {
+  uint8_t low = 0;
+  uint8_t high = kE4M3Last;
+  while (low < high) {
+    const auto middle = static_cast<uint8_t>((low + high + 1) / 2);
+    if (e4m3_value(middle) <= value) {
+      low = middle;
+    } else {
+      high = static_cast<uint8_t>(middle - 1);
+    }
+  }
+  if (low == kE4M3Last) return low;
+  const auto above = static_cast<uint8_t>(low + 1);
+  // Exact: both have few bits, and `value` lies between them.
+  const float down = value - e4m3_value(low);
+  const float up = e4m3_value(above) - value;
+  return down < up || (down == up && low % 2 == 0) ? low : above;
+}
+
+void write_nan_scale(const ElementFormat& format, std::byte* wire) {
+  switch (format.rule) {
+    case ScaleRule::kBf16Up:
+    case ScaleRule::kBf16Mean:
+      store_unaligned(wire, kBf16Nan);
+      return;
+    case ScaleRule::kE8M0Up:
+    case ScaleRule::kE8M0Floor:
+      *wire = kE8M0Nan;
+      return;
+    case ScaleRule::kE4M3Tensor:
+      *wire = kE4M3Nan;
+      return;
+  }
+}
+
+void write_bf16(float scale, std::byte* wire) {
+  store_unaligned(wire, static_cast<uint16_t>(float_bits(scale) >> 16));
+}
+
+}  // namespace
+
+size_t code_bytes(const ElementFormat& format, size_t count) {
+  const size_t groups = count / group_values(format.packing);
+  const size_t rest = count % group_values(format.packing);
+  switch (format.packing) {
+    case Packing::kBytes:
+      return count;
+    case Packing::kNibbles:
+      return groups * kNibbleGroupBytes + (rest + 1) / 2;
+    case Packing::kPlanes:
+      return format.bits * (groups * kPlaneGroup / 8 + (rest + 7) / 8);
+    case Packing::kTriples:
+      return kTripleBits * (groups * kPlaneGroup / 8 + ((rest + 2) / 3 + 7) / 8);
+  }
+  return 0;
+}
+
+BlockScale make_block_scale(float scale) {
+  BlockScale out;
+  out.scale = scale;
+  if (!(scale > 0)) return out;
+  if (scale < float_from_bits(kLeastNormalBits)) out.pre = kTinyBlockFactor;
+  out.inverse = 1.0F / (scale * out.pre);
+  return out;
+}
+
+void complete_format(ElementFormat& format) {
+  TERSUM_CHECK(std::has_single_bit(format.block) && format.block <= kBlockMax);
+  const bool whole_bytes = format.packing == Packing::kBytes;
+  const auto group = static_cast<uint32_t>(whole_bytes ? 1 : group_values(format.packing));
+  format.granule = std::lcm(format.block, group);
+  format.overflow_bits = overflow_bits_of(format.kind);
+  const double largest = float_from_bits(format.overflow_bits - 1);
+  // One step of the scale's own grid down until the product is a finite number of the value type.
+  uint32_t bits = float_bits(static_cast<float>(largest / double{format.level_max}));
+  bits = std::min(bits, float_bits(0x1p127F)) & 0xffff0000u;
+  while (double{float_from_bits(bits)} * format.level_max > largest) bits -= 0x10000u;
+  format.scale_max = float_from_bits(bits);
+}
+
+float choose_scale(const ElementFormat& format, uint32_t absmax_bits, float tensor_scale,
+                   std::byte* wire) {
+  if (absmax_bits >= format.overflow_bits) {
+    write_nan_scale(format, wire);
+    return float_from_bits(kFloatNan);
+  }
+  const float absmax = float_from_bits(absmax_bits);
+  switch (format.rule) {
+    case ScaleRule::kBf16Up:
+    case ScaleRule::kBf16Mean: {
+      const float scale = bf16_up(format, absmax);
+      write_bf16(scale, wire);
+      return scale;
+    }
+    case ScaleRule::kE8M0Up:
+    case ScaleRule::kE8M0Floor:
+      *wire = static_cast<std::byte>(e8m0_byte(format, absmax));
+      return e8m0_value(format, *wire);
+    case ScaleRule::kE4M3Tensor:
+      *wire = static_cast<std::byte>(
+          tensor_scale > 0 ? nearest_e4m3(absmax / format.level_max / tensor_scale) : 0);
+      return e4m3_value(static_cast<uint8_t>(*wire)) * tensor_scale;
+  }
+  return 0;
+}
+
+float choose_mean_scale(const ElementFormat& format, uint32_t absmax_bits, const float* values,
+                        size_t count, std::byte* wire) {
+  if (absmax_bits >= format.overflow_bits) {
+    write_nan_scale(format, wire);
+    return float_from_bits(kFloatNan);
+  }
+  // Sixteen sums side by side, halved step by step: an order that no vector length changes. Each
+  // term is scaled by 2^-10 so that 1,024 of the largest numbers do not overflow.
+  std::array<float, kMeanLanes> sums{};
+  for (size_t i = 0; i < count; i += kMeanLanes) {
+    for (size_t lane = 0; lane < kMeanLanes; ++lane) {
+      sums[lane] += std::abs(values[i + lane]) * 0x1p-10F;
+    }
+  }
+  for (size_t half = kMeanLanes / 2; half > 0; half /= 2) {
+    for (size_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
+  }
+  const float mean = sums[0] * (1024.0F / static_cast<float>(count));
+  const float scale = std::min(bf16_to_float(float_to_bf16(mean)), format.scale_max);
+  write_bf16(scale, wire);
+  return scale;
+}
+
+float read_scale(const ElementFormat& format, const std::byte* wire, float tensor_scale) {
+  float scale = 0;
+  switch (format.rule) {
+    case ScaleRule::kBf16Up:
+    case ScaleRule::kBf16Mean:
+      scale = load_scale(wire);
+      break;
+    case ScaleRule::kE8M0Up:
+    case ScaleRule::kE8M0Floor:
+      return e8m0_value(format, *wire);
+    case ScaleRule::kE4M3Tensor:
+      scale = e4m3_value(static_cast<uint8_t>(*wire)) * tensor_scale;
+      break;
+  }
+  const bool negative = (float_bits(scale) & kFloatSignBit) != 0;
+  return negative ? float_from_bits(kFloatNan) : canonical_nan(scale);
+}
+
+float choose_tensor_scale(const ElementFormat& format, uint32_t absmax_bits) {
+  const float largest_scale = e4m3_value(kE4M3Last);
+  return float_from_bits(absmax_bits) / (format.level_max * largest_scale);
+}
+
+float read_tensor_scale(const std::byte* wire) {
+  const auto bits = load_unaligned<uint32_t>(wire);
+  return bits >= kFloatInfinity ? float_from_bits(kFloatNan) : float_from_bits(bits);
+}
+
+float e4m3_value(uint8_t bits) {
+  const int exponent = (bits >> 3) & 15;
+  const int mantissa = bits & 7;
+  if ((bits & 0x7f) == 0x7f) return float_from_bits(kFloatNan);
+  const float magnitude = exponent == 0
+                              ? std::ldexp(static_cast<float>(mantissa), -9)
+                              : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
+  return (bits & 0x80) != 0 ? -magnitude : magnitude;
+}
+
+}  // namespace tersum

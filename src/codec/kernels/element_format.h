@@ -1,0 +1,129 @@
+// Element formats: blocks of values that share a scale, each value a code of 1 to 8 bits.
+//
+// One description serves integers, minifloats and tables; docs/codecs.md is the specification. What
+// a code stands for is one table of 256 levels, so that a decoder needs nothing else.
+//
+// Thread safety: plain values, pure functions. Layout of a slice of n values, blocks of B:
+//
+//   tensor scale   float32, only with ScaleRule::kE4M3Tensor
+//   scale          one per block, `scale_bytes` each
+//   codes          by Packing, see code_bytes()
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "codec/kernels/block_format.h"
+
+namespace tersum {
+
+// How a number becomes a code.
+enum class ElementFamily : uint8_t {
+  kInteger,    // the nearest integer, ties to even
+  kMinifloat,  // sign, exponent, mantissa; ties to even
+  kTable,      // the nearest of a few sorted levels; a tie goes up
+};
+
+// How codes lie on the wire, in groups; only the last group of a slice may be shorter than that.
+enum class Packing : uint8_t {
+  kBytes,    // a byte each
+  kNibbles,  // groups of 32: 16 bytes, as int4 (block_format.h)
+  kPlanes,   // groups of 32: for each bit, lowest first, 4 bytes with that bit of all codes
+  kTriples,  // groups of 96 codes below 5: 32 numbers c + 5 c' + 25 c'', in seven planes
+};
+
+enum class ScaleRule : uint8_t {
+  kBf16Up,      // the least bf16 that brings the block's largest magnitude into the levels
+  kBf16Mean,    // the mean magnitude, rounded to the nearest bf16
+  kE8M0Up,      // the least power of two that does; one byte
+  kE8M0Floor,   // 2^(floor(log2 largest) - floor(log2 largest level)): may saturate; one byte
+  kE4M3Tensor,  // the nearest e4m3 number, times a float32 of the slice; one byte
+};
+
+inline constexpr size_t kPlaneGroup = 32;
+inline constexpr size_t kTripleGroup = 96;
+inline constexpr size_t kTripleBits = 7;
+inline constexpr size_t kThresholdsMax = 255;
+// Codes of kTriples that stand for no level; what decodes to them is NaN.
+inline constexpr uint8_t kNoTriple = 5;
+
+struct ElementFormat {
+  ValueKind kind = ValueKind::kFloat32;
+  ElementFamily family = ElementFamily::kInteger;
+  Packing packing = Packing::kPlanes;
+  ScaleRule rule = ScaleRule::kBf16Up;
+  uint32_t bits = 6;           // of a code
+  uint32_t block = 128;        // values that share a scale; a power of two
+  uint32_t granule = 128;      // slices are cut at multiples of this: whole blocks and whole groups
+  int32_t scale_exponent = 0;  // an E8M0 scale is 2^(byte - 127 + scale_exponent)
+  int32_t code_max = 31;       // kInteger: codes are -code_max..code_max
+  int32_t mantissa_bits = 0;   // kMinifloat
+  int32_t least_exponent = 0;  // kMinifloat: of the least normal number
+  uint32_t threshold_count = 0;  // kTable: one less than the levels
+  uint8_t zero_code = 0;         // what pads a partial block
+  float level_max = 31;          // the largest level
+  float gap_max = 1;             // between neighbouring levels
+  // Magnitudes (float32 bits) from here on are no finite number of the value type.
+  uint32_t overflow_bits = kFloatInfinity;
+  // The largest scale with which level_max is still a finite number of the value type.
+  float scale_max = 0;
+  std::array<float, 256> levels{};                     // by code
+  std::array<float, kThresholdsMax + 1> thresholds{};  // kTable: value >= [k]: code k + 1 or above
+};
+
+constexpr size_t scale_bytes(ScaleRule rule) {
+  return rule == ScaleRule::kBf16Up || rule == ScaleRule::kBf16Mean ? 2 : 1;
+}
+constexpr size_t tensor_scale_bytes(ScaleRule rule) {
+  return rule == ScaleRule::kE4M3Tensor ? 4 : 0;
+}
+constexpr size_t group_values(Packing packing) {
+  return packing == Packing::kTriples ? kTripleGroup : kPlaneGroup;
+}
+
+inline size_t block_count(const ElementFormat& format, size_t count) {
+  return (count + format.block - 1) / format.block;
+}
+// Of the codes of `count` values that begin at a group.
+size_t code_bytes(const ElementFormat& format, size_t count);
+inline size_t scales_offset(const ElementFormat& format) { return tensor_scale_bytes(format.rule); }
+inline size_t codes_offset(const ElementFormat& format, size_t count) {
+  return scales_offset(format) + block_count(format, count) * scale_bytes(format.rule);
+}
+inline size_t slice_bytes(const ElementFormat& format, size_t count) {
+  return count == 0 ? 0 : codes_offset(format, count) + code_bytes(format, count);
+}
+
+// A block's scale and what coding its values takes: code of (value * pre) * inverse. `pre` is 1 but
+// for tiny scales, whose reciprocal would overflow. A scale that is NaN or 0 has inverse 0.
+struct BlockScale {
+  float scale = 0;
+  float pre = 1;
+  float inverse = 0;
+};
+BlockScale make_block_scale(float scale);
+
+// Sets the fields that follow from levels, rule and kind. `levels` must be filled.
+void complete_format(ElementFormat& format);
+
+// The scale of a block for ScaleRule::kBf16Up, kE8M0Up, kE8M0Floor and kE4M3Tensor. `absmax_bits`:
+// its largest magnitude as float32 bits. NaN for a block with something not finite. Writes it to
+// `wire`.
+float choose_scale(const ElementFormat& format, uint32_t absmax_bits, float tensor_scale,
+                   std::byte* wire);
+// For ScaleRule::kBf16Mean, from the block's values (`count` of them, padded with zeros to a
+// multiple of 16).
+float choose_mean_scale(const ElementFormat& format, uint32_t absmax_bits, const float* values,
+                        size_t count, std::byte* wire);
+// The scale that stands on the wire. What is no number, or negative, stands for NaN.
+float read_scale(const ElementFormat& format, const std::byte* wire, float tensor_scale);
+// kE4M3Tensor: from the slice's largest finite magnitude.
+float choose_tensor_scale(const ElementFormat& format, uint32_t absmax_bits);
+// Makes what is no number, or negative, NaN.
+float read_tensor_scale(const std::byte* wire);
+
+// The e4m3 number with these bits; 0x7f and 0xff are NaN.
+float e4m3_value(uint8_t bits);
+
+}  // namespace tersum

@@ -1,0 +1,48 @@
+#include "codec/kernels/element_kernels.h"
+
+#include "codec/kernels/dispatch.h"
+#include "codec/kernels/element_reference.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "codec/kernels/element_kernels.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+// Must come after foreach_target.h.
+#include "codec/kernels/element_coding-inl.h"
+#include "codec/kernels/element_packing-inl.h"
+#include "codec/kernels/element_rotation-inl.h"
+#include "codec/kernels/element_tiles-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tersum {
+namespace HWY_NAMESPACE {
+
+#if HWY_TARGET == HWY_SCALAR
+const ElementKernels* element_table() { return nullptr; }
+#else
+const ElementKernels* element_table() {
+  static constexpr ElementKernels kTable = {
+      load_tile,    store_tile,  add_tile,      finish_tile,     multiply_tile,
+      limit_tile,   tile_maxima, quantize_tile, dequantize_tile, pack_codes,
+      unpack_codes, rotate_tile, unrotate_tile};
+  return &kTable;
+}
+#endif  // HWY_TARGET
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tersum
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tersum {
+
+const ElementKernels& element_kernels_of(int64_t target) {
+  static constexpr TableFunction<ElementKernels> kTables[] = {HWY_CHOOSE_TARGET_LIST(element_table),
+                                                              HWY_CHOOSE_FALLBACK(element_table)};
+  return table_of(target, kTables, &element_reference());
+}
+
+const ElementKernels& element_kernels() { return element_kernels_of(active_target()); }
+
+}  // namespace tersum
+#endif  // HWY_ONCE

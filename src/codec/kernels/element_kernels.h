@@ -1,0 +1,53 @@
+// Kernels of the element formats, for the instruction set in use. They work on tiles: whole blocks
+// of float32, padded with zeros, that stay in L1.
+//
+// Thread safety: pure functions. Every pointer to values or to the wire may be unaligned; tiles are
+// aligned to 64 bytes and may be read and written up to the next multiple of kTilePad values. No
+// allocation. Every instruction set gives the reference's bits (element_reference.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "codec/kernels/combine_args.h"
+#include "codec/kernels/element_format.h"
+
+namespace tersum {
+
+// A multiple of every granule: 1,024 and 96.
+inline constexpr size_t kTileValues = 3072;
+inline constexpr size_t kTilePad = 64;
+inline constexpr size_t kTileMemory = kTileValues + kTilePad;
+inline constexpr size_t kTileBlocksMax = kTileMemory / 16;
+
+struct ElementKernels {
+  // count values of the array at `values` from number `first` on to and from a tile. Storing rounds
+  // and makes NaN canonical.
+  void (*load)(ValueKind kind, const void* values, size_t first, size_t count, float* tile);
+  void (*store)(ValueKind kind, const float* tile, size_t count, void* values, size_t first);
+  void (*add)(const float* terms, size_t count, float* tile);
+  void (*finish)(const Finish& finish, size_t count, float* tile);
+  void (*multiply)(const float* factors, size_t count, float* tile);  // value by value
+  void (*limit)(float largest, size_t count, float* tile);            // magnitudes; NaN stays
+  // The largest magnitude of each block, as float32 bits.
+  void (*maxima)(const float* tile, size_t block, size_t blocks, uint32_t* maxima);
+  // Codes, one a byte, of `count` values; scales[i / block].
+  void (*quantize)(const ElementFormat& format, const float* tile, size_t count,
+                   const BlockScale* scales, uint8_t* codes);
+  void (*dequantize)(const ElementFormat& format, const uint8_t* codes, size_t count,
+                     const BlockScale* scales, float* tile);
+  // `groups` whole groups of codes to and from the wire.
+  void (*pack)(const ElementFormat& format, const uint8_t* codes, size_t groups, std::byte* wire);
+  void (*unpack)(const ElementFormat& format, const std::byte* wire, size_t groups, uint8_t* codes);
+  // The Hadamard transform H (entries +1 and -1, natural order) of every block of the tile:
+  // rotate: y = H (x * factors), unrotate: x = (H y) * factors, one factor for each value.
+  void (*rotate)(const float* factors, size_t block, size_t count, float* tile);
+  void (*unrotate)(const float* factors, size_t block, size_t count, float* tile);
+};
+
+// `target`: one of available_targets().
+const ElementKernels& element_kernels_of(int64_t target);
+// Those of active_target().
+const ElementKernels& element_kernels();
+
+}  // namespace tersum

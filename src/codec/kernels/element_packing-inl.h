@@ -1,0 +1,192 @@
+// Codes, one a byte, from and to their places on the wire.
+#if defined(TERSUM_CODEC_KERNELS_ELEMENT_PACKING_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TERSUM_CODEC_KERNELS_ELEMENT_PACKING_INL_H_
+#undef TERSUM_CODEC_KERNELS_ELEMENT_PACKING_INL_H_
+#else
+#define TERSUM_CODEC_KERNELS_ELEMENT_PACKING_INL_H_
+#endif
+
+#include <cstring>
+
+#include "codec/kernels/element_kernels.h"
+#include "codec/kernels/element_reference.h"
+#include "codec/kernels/hwy_compat-inl.h"
+#include "hwy/highway.h"
+
+#if HWY_TARGET != HWY_SCALAR  // the reference serves there
+HWY_BEFORE_NAMESPACE();
+namespace tersum {
+namespace HWY_NAMESPACE {
+
+// 32 codes in one vector or in two.
+using DPlane = hn::CappedTag<uint8_t, kPlaneGroup>;
+using VPlane = hn::Vec<DPlane>;
+inline constexpr size_t kPlaneLanes = hn::MaxLanes(DPlane());
+inline constexpr size_t kPlaneVectors = kPlaneGroup / kPlaneLanes;
+inline constexpr size_t kPlaneBytes = kPlaneGroup / 8;
+// What Highway may read or write of a mask.
+inline constexpr size_t kMaskMemory = 8;
+
+HWY_INLINE void store_planes(const VPlane (&codes)[kPlaneVectors], size_t bits,
+                             std::byte* HWY_RESTRICT wire) {
+  const DPlane d;
+  for (size_t bit = 0; bit < bits; ++bit) {
+    const auto one = hn::Set(d, static_cast<uint8_t>(1U << bit));
+    for (size_t v = 0; v < kPlaneVectors; ++v) {
+      uint8_t mask[kMaskMemory];
+      hn::StoreMaskBits(d, hn::TestBit(codes[v], one), mask);
+      std::memcpy(wire + bit * kPlaneBytes + v * kPlaneLanes / 8, mask, kPlaneLanes / 8);
+    }
+  }
+}
+
+HWY_INLINE void load_planes(const std::byte* HWY_RESTRICT wire, size_t bits,
+                            VPlane (&codes)[kPlaneVectors]) {
+  const DPlane d;
+  for (auto& code : codes) code = hn::Zero(d);
+  for (size_t bit = 0; bit < bits; ++bit) {
+    const auto one = hn::Set(d, static_cast<uint8_t>(1U << bit));
+    for (size_t v = 0; v < kPlaneVectors; ++v) {
+      uint8_t mask[kMaskMemory] = {};
+      std::memcpy(mask, wire + bit * kPlaneBytes + v * kPlaneLanes / 8, kPlaneLanes / 8);
+      codes[v] = hn::Or(codes[v], hn::IfThenElseZero(hn::LoadMaskBits(d, mask), one));
+    }
+  }
+}
+
+HWY_NOINLINE void pack_planes(size_t bits, const uint8_t* HWY_RESTRICT codes, size_t groups,
+                              std::byte* HWY_RESTRICT wire) {
+  for (size_t g = 0; g < groups; ++g) {
+    VPlane group[kPlaneVectors];
+    for (size_t v = 0; v < kPlaneVectors; ++v) {
+      group[v] = hn::LoadU(DPlane(), codes + g * kPlaneGroup + v * kPlaneLanes);
+    }
+    store_planes(group, bits, wire + g * bits * kPlaneBytes);
+  }
+}
+
+HWY_NOINLINE void unpack_planes(size_t bits, const std::byte* HWY_RESTRICT wire, size_t groups,
+                                uint8_t* HWY_RESTRICT codes) {
+  for (size_t g = 0; g < groups; ++g) {
+    VPlane group[kPlaneVectors];
+    load_planes(wire + g * bits * kPlaneBytes, bits, group);
+    for (size_t v = 0; v < kPlaneVectors; ++v) {
+      hn::StoreU(group[v], DPlane(), codes + g * kPlaneGroup + v * kPlaneLanes);
+    }
+  }
+}
+
+HWY_NOINLINE void pack_nibbles(const uint8_t* HWY_RESTRICT codes, size_t groups,
+                               std::byte* HWY_RESTRICT wire) {
+  const hn::CappedTag<uint8_t, kNibbleGroupBytes> d;
+  const hn::Repartition<uint16_t, decltype(d)> dw;
+  for (size_t g = 0; g < groups; ++g) {
+    const auto low = hn::LoadU(d, codes + g * kNibbleGroup);
+    const auto high = hn::LoadU(d, codes + g * kNibbleGroup + kNibbleGroupBytes);
+    const auto shifted = hn::BitCast(d, hn::ShiftLeft<4>(hn::BitCast(dw, high)));
+    const auto mask = hn::Set(d, 0x0f);
+    const auto both = hn::Or(hn::And(low, mask), hn::AndNot(mask, shifted));
+    hn::StoreU(both, d, reinterpret_cast<uint8_t*>(wire) + g * kNibbleGroupBytes);
+  }
+}
+
+HWY_NOINLINE void unpack_nibbles(const std::byte* HWY_RESTRICT wire, size_t groups,
+                                 uint8_t* HWY_RESTRICT codes) {
+  const hn::CappedTag<uint8_t, kNibbleGroupBytes> d;
+  const hn::Repartition<uint16_t, decltype(d)> dw;
+  const auto mask = hn::Set(d, 0x0f);
+  for (size_t g = 0; g < groups; ++g) {
+    const auto both = hn::LoadU(d, reinterpret_cast<const uint8_t*>(wire) + g * kNibbleGroupBytes);
+    const auto high = hn::BitCast(d, hn::ShiftRight<4>(hn::BitCast(dw, both)));
+    hn::StoreU(hn::And(both, mask), d, codes + g * kNibbleGroup);
+    hn::StoreU(hn::And(high, mask), d, codes + g * kNibbleGroup + kNibbleGroupBytes);
+  }
+}
+
+HWY_INLINE VPlane five_times(VPlane v) {
+  const auto twice = hn::Add(v, v);
+  return hn::Add(v, hn::Add(twice, twice));
+}
+
+HWY_NOINLINE void pack_triples(const uint8_t* HWY_RESTRICT codes, size_t groups,
+                               std::byte* HWY_RESTRICT wire) {
+  const DPlane d;
+  for (size_t g = 0; g < groups; ++g) {
+    VPlane triples[kPlaneVectors];
+    for (size_t v = 0; v < kPlaneVectors; ++v) {
+      const uint8_t* const from = codes + g * kTripleGroup + v * kPlaneLanes;
+      const auto upper = hn::Add(hn::LoadU(d, from + kPlaneGroup),
+                                 five_times(hn::LoadU(d, from + 2 * kPlaneGroup)));
+      triples[v] = hn::Add(hn::LoadU(d, from), five_times(upper));
+    }
+    store_planes(triples, kTripleBits, wire + g * kTripleBits * kPlaneBytes);
+  }
+}
+
+// value / step, for values below 5 * step: how many multiples of step it has reached.
+HWY_INLINE VPlane quotient(VPlane value, uint8_t step) {
+  const DPlane d;
+  auto count = hn::Zero(d);
+  for (uint8_t k = 1; k < 5; ++k) {
+    const auto reached = hn::Eq(hn::Max(value, hn::Set(d, static_cast<uint8_t>(k * step))), value);
+    count = hn::Add(count, hn::IfThenElseZero(reached, hn::Set(d, 1)));
+  }
+  return count;
+}
+
+HWY_NOINLINE void unpack_triples(const std::byte* HWY_RESTRICT wire, size_t groups,
+                                 uint8_t* HWY_RESTRICT codes) {
+  const DPlane d;
+  for (size_t g = 0; g < groups; ++g) {
+    VPlane triples[kPlaneVectors];
+    load_planes(wire + g * kTripleBits * kPlaneBytes, kTripleBits, triples);
+    for (size_t v = 0; v < kPlaneVectors; ++v) {
+      const auto unknown = hn::Eq(hn::Max(triples[v], hn::Set(d, 125)), triples[v]);
+      const auto none = hn::Set(d, kNoTriple);
+      const auto third = quotient(triples[v], 25);
+      const auto rest = hn::Sub(triples[v], five_times(five_times(third)));
+      const auto second = quotient(rest, 5);
+      const auto first = hn::Sub(rest, five_times(second));
+      uint8_t* const to = codes + g * kTripleGroup + v * kPlaneLanes;
+      hn::StoreU(hn::IfThenElse(unknown, none, first), d, to);
+      hn::StoreU(hn::IfThenElse(unknown, none, second), d, to + kPlaneGroup);
+      hn::StoreU(hn::IfThenElse(unknown, none, third), d, to + 2 * kPlaneGroup);
+    }
+  }
+}
+
+void pack_codes(const ElementFormat& format, const uint8_t* codes, size_t groups, std::byte* wire) {
+  switch (format.packing) {
+    case Packing::kBytes:
+      std::memcpy(wire, codes, groups * kPlaneGroup);
+      return;
+    case Packing::kNibbles:
+      return pack_nibbles(codes, groups, wire);
+    case Packing::kPlanes:
+      return pack_planes(format.bits, codes, groups, wire);
+    case Packing::kTriples:
+      return pack_triples(codes, groups, wire);
+  }
+}
+
+void unpack_codes(const ElementFormat& format, const std::byte* wire, size_t groups,
+                  uint8_t* codes) {
+  switch (format.packing) {
+    case Packing::kBytes:
+      std::memcpy(codes, wire, groups * kPlaneGroup);
+      return;
+    case Packing::kNibbles:
+      return unpack_nibbles(wire, groups, codes);
+    case Packing::kPlanes:
+      return unpack_planes(format.bits, wire, groups, codes);
+    case Packing::kTriples:
+      return unpack_triples(wire, groups, codes);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tersum
+HWY_AFTER_NAMESPACE();
+#endif  // HWY_TARGET
+
+#endif  // TERSUM_CODEC_KERNELS_ELEMENT_PACKING_INL_H_

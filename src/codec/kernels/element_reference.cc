@@ -1,0 +1,251 @@
+#include "codec/kernels/element_reference.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "codec/kernels/block_reference.h"
+
+namespace tersum {
+namespace {
+
+uint8_t integer_code(const ElementFormat& format, float scaled) {
+  const long limit = format.code_max;
+  const long code = std::clamp(std::lrint(scaled), -limit, limit);
+  return static_cast<uint8_t>(code & ((1 << format.bits) - 1));
+}
+
+uint8_t minifloat_code(const ElementFormat& format, float scaled) {
+  const uint32_t sign = float_bits(scaled) >> 31 << (format.bits - 1);
+  const float magnitude = std::min(std::abs(scaled), format.level_max);
+  const int mantissa = format.mantissa_bits;
+  if (magnitude < std::ldexp(1.0F, format.least_exponent)) {
+    const long code = std::lrint(std::ldexp(magnitude, mantissa - format.least_exponent));
+    return static_cast<uint8_t>(sign | static_cast<uint32_t>(code));
+  }
+  const int shift = 23 - mantissa;
+  const uint32_t bits = float_bits(magnitude);
+  const uint32_t rounded = (bits + (1U << (shift - 1)) - 1 + ((bits >> shift) & 1U)) >> shift;
+  // An exponent field of 1 is the least normal exponent.
+  const auto rebias = static_cast<uint32_t>(126 + format.least_exponent) << mantissa;
+  return static_cast<uint8_t>(sign | (rounded - rebias));
+}
+
+uint8_t table_code(const ElementFormat& format, float scaled) {
+  uint32_t code = 0;
+  for (uint32_t k = 0; k < format.threshold_count; ++k) {
+    code += scaled >= format.thresholds[k] ? 1 : 0;
+  }
+  return static_cast<uint8_t>(code);
+}
+
+void pack_planes(const uint8_t* codes, size_t count, size_t bits, std::byte* wire) {
+  const size_t plane_bytes = (count + 7) / 8;
+  std::fill_n(wire, bits * plane_bytes, std::byte{0});
+  for (size_t bit = 0; bit < bits; ++bit) {
+    for (size_t i = 0; i < count; ++i) {
+      const auto one = static_cast<std::byte>(((codes[i] >> bit) & 1) << (i % 8));
+      wire[bit * plane_bytes + i / 8] |= one;
+    }
+  }
+}
+
+void unpack_planes(const std::byte* wire, size_t count, size_t bits, uint8_t* codes) {
+  const size_t plane_bytes = (count + 7) / 8;
+  std::fill_n(codes, count, uint8_t{0});
+  for (size_t bit = 0; bit < bits; ++bit) {
+    for (size_t i = 0; i < count; ++i) {
+      const auto byte = static_cast<uint32_t>(wire[bit * plane_bytes + i / 8]);
+      codes[i] |= static_cast<uint8_t>(((byte >> (i % 8)) & 1U) << bit);
+    }
+  }
+}
+
+void pack_triples(const ElementFormat& format, const uint8_t* codes, size_t count,
+                  std::byte* wire) {
+  const size_t third = (count + 2) / 3;
+  const auto code_at = [&](size_t i) { return i < count ? codes[i] : format.zero_code; };
+  std::array<uint8_t, kPlaneGroup> triples{};
+  for (size_t i = 0; i < third; ++i) {
+    triples[i] =
+        static_cast<uint8_t>(code_at(i) + 5 * code_at(third + i) + 25 * code_at(2 * third + i));
+  }
+  pack_planes(triples.data(), third, kTripleBits, wire);
+}
+
+void unpack_triples(const std::byte* wire, size_t count, uint8_t* codes) {
+  const size_t third = (count + 2) / 3;
+  std::array<uint8_t, kPlaneGroup> triples{};
+  unpack_planes(wire, third, kTripleBits, triples.data());
+  for (size_t i = 0; i < third; ++i) {
+    const bool known = triples[i] < 125;
+    codes[i] = known ? triples[i] % 5 : kNoTriple;
+    codes[third + i] = known ? triples[i] / 5 % 5 : kNoTriple;
+    codes[2 * third + i] = known ? triples[i] / 25 : kNoTriple;
+  }
+}
+
+void load(ValueKind kind, const void* values, size_t first, size_t count, float* tile) {
+  for (size_t i = 0; i < count; ++i) tile[i] = load_value(kind, values, first + i);
+}
+
+void store(ValueKind kind, const float* tile, size_t count, void* values, size_t first) {
+  for (size_t i = 0; i < count; ++i) store_value(kind, values, first + i, tile[i]);
+}
+
+void add(const float* terms, size_t count, float* tile) {
+  for (size_t i = 0; i < count; ++i) tile[i] += terms[i];
+}
+
+void finish_sum(const Finish& finish, size_t count, float* tile) {
+  if (!finish.divides()) return;
+  for (size_t i = 0; i < count; ++i) tile[i] /= static_cast<float>(finish.divisor);
+}
+
+void multiply(const float* factors, size_t count, float* tile) {
+  for (size_t i = 0; i < count; ++i) tile[i] *= factors[i];
+}
+
+void limit(float largest, size_t count, float* tile) {
+  for (size_t i = 0; i < count; ++i) {
+    if (std::abs(tile[i]) > largest) tile[i] = std::copysign(largest, tile[i]);
+  }
+}
+
+void maxima(const float* tile, size_t block, size_t blocks, uint32_t* maxima) {
+  for (size_t b = 0; b < blocks; ++b) {
+    uint32_t largest = 0;
+    for (size_t i = 0; i < block; ++i) {
+      largest = std::max(largest, float_bits(tile[b * block + i]) & ~kFloatSignBit);
+    }
+    maxima[b] = largest;
+  }
+}
+
+void quantize(const ElementFormat& format, const float* tile, size_t count,
+              const BlockScale* scales, uint8_t* codes) {
+  for (size_t i = 0; i < count; ++i) {
+    codes[i] = quantize_element(format, tile[i], scales[i / format.block]);
+  }
+}
+
+void dequantize(const ElementFormat& format, const uint8_t* codes, size_t count,
+                const BlockScale* scales, float* tile) {
+  for (size_t i = 0; i < count; ++i) {
+    tile[i] = dequantize_element(format, codes[i], scales[i / format.block].scale);
+  }
+}
+
+void pack(const ElementFormat& format, const uint8_t* codes, size_t groups, std::byte* wire) {
+  const size_t values = group_values(format.packing);
+  for (size_t g = 0; g < groups; ++g) {
+    pack_group(format, codes + g * values, values, wire + g * code_bytes(format, values));
+  }
+}
+
+void unpack(const ElementFormat& format, const std::byte* wire, size_t groups, uint8_t* codes) {
+  const size_t values = group_values(format.packing);
+  for (size_t g = 0; g < groups; ++g) {
+    unpack_group(format, wire + g * code_bytes(format, values), values, codes + g * values);
+  }
+}
+
+// Steps of 1, 2, 4, …: the same sums and differences in the same order on every instruction set.
+void transform(size_t block, size_t count, float* tile) {
+  for (size_t begin = 0; begin < count; begin += block) {
+    float* const x = tile + begin;
+    for (size_t step = 1; step < block; step *= 2) {
+      for (size_t i = 0; i < block; ++i) {
+        if ((i & step) != 0) continue;
+        const float a = x[i];
+        const float b = x[i + step];
+        x[i] = a + b;
+        x[i + step] = a - b;
+      }
+    }
+  }
+}
+
+void rotate(const float* factors, size_t block, size_t count, float* tile) {
+  multiply(factors, count, tile);
+  transform(block, count, tile);
+}
+
+void unrotate(const float* factors, size_t block, size_t count, float* tile) {
+  transform(block, count, tile);
+  multiply(factors, count, tile);
+}
+
+}  // namespace
+
+uint8_t quantize_element(const ElementFormat& format, float value, const BlockScale& scale) {
+  if (!(scale.scale > 0)) return format.zero_code;
+  const float scaled = value * scale.pre * scale.inverse;
+  switch (format.family) {
+    case ElementFamily::kInteger:
+      return integer_code(format, scaled);
+    case ElementFamily::kMinifloat:
+      return minifloat_code(format, scaled);
+    case ElementFamily::kTable:
+      return table_code(format, scaled);
+  }
+  return 0;
+}
+
+float dequantize_element(const ElementFormat& format, uint8_t code, float scale) {
+  return format.levels[code] * scale;
+}
+
+void pack_group(const ElementFormat& format, const uint8_t* codes, size_t count, std::byte* wire) {
+  switch (format.packing) {
+    case Packing::kBytes:
+      for (size_t i = 0; i < count; ++i) wire[i] = std::byte{codes[i]};
+      return;
+    case Packing::kNibbles: {
+      const size_t half = (count + 1) / 2;
+      for (size_t i = 0; i < half; ++i) {
+        const int high = half + i < count ? codes[half + i] : 0;
+        wire[i] = static_cast<std::byte>(codes[i] | high << 4);
+      }
+      return;
+    }
+    case Packing::kPlanes:
+      pack_planes(codes, count, format.bits, wire);
+      return;
+    case Packing::kTriples:
+      pack_triples(format, codes, count, wire);
+      return;
+  }
+}
+
+void unpack_group(const ElementFormat& format, const std::byte* wire, size_t count,
+                  uint8_t* codes) {
+  switch (format.packing) {
+    case Packing::kBytes:
+      for (size_t i = 0; i < count; ++i) codes[i] = static_cast<uint8_t>(wire[i]);
+      return;
+    case Packing::kNibbles: {
+      const size_t half = (count + 1) / 2;
+      for (size_t i = 0; i < half; ++i) {
+        codes[i] = static_cast<uint8_t>(wire[i] & std::byte{15});
+        codes[half + i] = static_cast<uint8_t>(wire[i] >> 4);
+      }
+      return;
+    }
+    case Packing::kPlanes:
+      unpack_planes(wire, count, format.bits, codes);
+      return;
+    case Packing::kTriples:
+      unpack_triples(wire, count, codes);
+      return;
+  }
+}
+
+const ElementKernels& element_reference() {
+  static constexpr ElementKernels kTable = {load,   store,  add,      finish_sum, multiply,
+                                            limit,  maxima, quantize, dequantize, pack,
+                                            unpack, rotate, unrotate};
+  return kTable;
+}
+
+}  // namespace tersum

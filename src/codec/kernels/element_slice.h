@@ -1,0 +1,43 @@
+// Slices of element formats: the tiles of a slice, one after the other, through the kernels.
+//
+// Thread safety: pure functions. Every pointer to values or wire may be unaligned; `values_out` of
+// a combine may be its `own`. No allocation; about 40 KiB of stack.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "codec/kernels/combine_args.h"
+#include "codec/kernels/element_kernels.h"
+
+namespace tersum {
+
+// Linear maps of values before they are coded, undone after decoding. Sums are taken between the
+// two, which is what linear allows.
+struct TileTransform {
+  // Factors of whole vectors, kTileMemory values beyond a period; null for none.
+  const float* diagonal = nullptr;
+  const float* undo_diagonal = nullptr;
+  size_t period = 1;  // of the diagonal, in values of the array
+  // The Hadamard transform of each whole block, after `signs` (which hold its scale, too) and
+  // undone by `undo_signs`; null for none. kTileMemory values each.
+  const float* signs = nullptr;
+  const float* undo_signs = nullptr;
+  // The most that undoing both makes of a magnitude of 1: B times the largest of undo_diagonal.
+  double reach = 1;
+
+  [[nodiscard]] bool is_any() const { return signs != nullptr || diagonal != nullptr; }
+};
+
+struct SliceCoding {
+  const ElementFormat& format;
+  const ElementKernels& kernels;
+  TileTransform transform;
+  size_t first = 0;  // the slice's first value in the array
+};
+
+void encode_elements(const SliceCoding& coding, const void* values, size_t count, std::byte* wire);
+void decode_elements(const SliceCoding& coding, const std::byte* wire, size_t count, void* values);
+void combine_elements(const SliceCoding& coding, const CombineArgs& args);
+
+}  // namespace tersum

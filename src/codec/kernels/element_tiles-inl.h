@@ -1,0 +1,130 @@
+// Tiles of float32 from and to values; sums, ends of sums and block maxima.
+#if defined(TERSUM_CODEC_KERNELS_ELEMENT_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TERSUM_CODEC_KERNELS_ELEMENT_TILES_INL_H_
+#undef TERSUM_CODEC_KERNELS_ELEMENT_TILES_INL_H_
+#else
+#define TERSUM_CODEC_KERNELS_ELEMENT_TILES_INL_H_
+#endif
+
+#include "codec/kernels/element_kernels.h"
+#include "codec/kernels/element_reference.h"
+#include "codec/kernels/finish-inl.h"
+#include "codec/kernels/hwy_compat-inl.h"
+#include "codec/kernels/vector_formats-inl.h"
+#include "hwy/highway.h"
+
+#if HWY_TARGET != HWY_SCALAR  // the reference serves there
+HWY_BEFORE_NAMESPACE();
+namespace tersum {
+namespace HWY_NAMESPACE {
+
+template <class Format>
+HWY_NOINLINE size_t load_vectors(const void* values, size_t first, size_t count, float* tile) {
+  const auto* const from = static_cast<const std::byte*>(values) + first * Format::kBytes;
+  size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    hn::Store(Format::load(from + i * Format::kBytes), DF(), tile + i);
+  }
+  return i;
+}
+
+template <class Format>
+HWY_NOINLINE size_t store_vectors(const float* tile, size_t count, void* values, size_t first) {
+  auto* const to = static_cast<std::byte*>(values) + first * Format::kBytes;
+  size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    Format::store(hn::Load(DF(), tile + i), to + i * Format::kBytes);
+  }
+  return i;
+}
+
+HWY_INLINE size_t load_whole(ValueKind kind, const void* values, size_t first, size_t count,
+                             float* tile) {
+  switch (kind) {
+    case ValueKind::kFloat32:
+      return load_vectors<Float32Format>(values, first, count, tile);
+    case ValueKind::kBFloat16:
+      return load_vectors<BFloat16Format>(values, first, count, tile);
+    case ValueKind::kFloat16:
+      return load_vectors<Float16Format>(values, first, count, tile);
+  }
+  return 0;
+}
+
+HWY_INLINE size_t store_whole(ValueKind kind, const float* tile, size_t count, void* values,
+                              size_t first) {
+  switch (kind) {
+    case ValueKind::kFloat32:
+      return store_vectors<Float32Format>(tile, count, values, first);
+    case ValueKind::kBFloat16:
+      return store_vectors<BFloat16Format>(tile, count, values, first);
+    case ValueKind::kFloat16:
+      return store_vectors<Float16Format>(tile, count, values, first);
+  }
+  return 0;
+}
+
+void load_tile(ValueKind kind, const void* values, size_t first, size_t count, float* tile) {
+  const size_t done = load_whole(kind, values, first, count, tile);
+  element_reference().load(kind, values, first + done, count - done, tile + done);
+}
+
+void store_tile(ValueKind kind, const float* tile, size_t count, void* values, size_t first) {
+  const size_t done = store_whole(kind, tile, count, values, first);
+  element_reference().store(kind, tile + done, count - done, values, first + done);
+}
+
+// What lies between count and the next whole vector is padding that may hold anything.
+void add_tile(const float* HWY_RESTRICT terms, size_t count, float* HWY_RESTRICT tile) {
+  const DF df;
+  for (size_t i = 0; i < count; i += kLanes) {
+    hn::Store(hn::Add(hn::Load(df, tile + i), hn::Load(df, terms + i)), df, tile + i);
+  }
+}
+
+void multiply_tile(const float* HWY_RESTRICT factors, size_t count, float* HWY_RESTRICT tile) {
+  const DF df;
+  for (size_t i = 0; i < count; i += kLanes) {
+    hn::Store(hn::Mul(hn::Load(df, tile + i), hn::LoadU(df, factors + i)), df, tile + i);
+  }
+}
+
+void limit_tile(float largest, size_t count, float* HWY_RESTRICT tile) {
+  const DF df;
+  const auto top = hn::Set(df, largest);
+  for (size_t i = 0; i < count; i += kLanes) {
+    const auto value = hn::Load(df, tile + i);
+    const auto limited = hn::CopySign(top, value);
+    hn::Store(hn::IfThenElse(hn::Gt(hn::Abs(value), top), limited, value), df, tile + i);
+  }
+}
+
+void finish_tile(const Finish& finish, size_t count, float* HWY_RESTRICT tile) {
+  if (!finish.divides()) return;
+  const VectorFinish vector_finish(finish);
+  for (size_t i = 0; i < count; i += kLanes) {
+    VF run[1] = {hn::Load(DF(), tile + i)};
+    vector_finish.apply(run);
+    hn::Store(run[0], DF(), tile + i);
+  }
+}
+
+void tile_maxima(const float* HWY_RESTRICT tile, size_t block, size_t blocks,
+                 uint32_t* HWY_RESTRICT maxima) {
+  const DI di;
+  for (size_t b = 0; b < blocks; ++b) {
+    const auto* const from = reinterpret_cast<const int32_t*>(tile + b * block);
+    auto largest = hn::Zero(di);
+    for (size_t i = 0; i < block; i += kLanes) {
+      largest = hn::Max(largest, hn::And(hn::Load(di, from + i), hn::Set(di, 0x7fffffff)));
+    }
+    maxima[b] = static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, largest)));
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tersum
+HWY_AFTER_NAMESPACE();
+#endif  // HWY_TARGET
+
+#endif  // TERSUM_CODEC_KERNELS_ELEMENT_TILES_INL_H_
