@@ -141,7 +141,7 @@ HWY_NOINLINE void quantize_with(const Coder& coder, const float* HWY_RESTRICT ti
     for (size_t v = 0; v < 4; ++v) {
       const size_t i = at + v * kLanes;
       const auto inverse = hn::Set(df, scales[std::min(i >> log2, last)].inverse);
-      run[v] = coder.code(hn::Mul(hn::Load(df, tile + i), inverse));
+      run[v] = coder.code(hn::Mul(hn::LoadU(df, tile + i), inverse));
     }
     store_bytes(run, reinterpret_cast<int8_t*>(codes) + at);
   }
@@ -176,7 +176,7 @@ void quantize_tile(const ElementFormat& format, const float* tile, size_t count,
   }
 }
 
-template <class Levels>
+template <bool kAdd, class Levels>
 HWY_NOINLINE void dequantize_with(const Levels& levels, const uint8_t* HWY_RESTRICT codes,
                                   size_t count, size_t block, const BlockScale* HWY_RESTRICT scales,
                                   float* HWY_RESTRICT tile) {
@@ -187,7 +187,9 @@ HWY_NOINLINE void dequantize_with(const Levels& levels, const uint8_t* HWY_RESTR
   for (size_t at = 0; at < count; at += kLanes) {
     const auto scale = hn::Set(df, scales[std::min(at >> log2, last)].scale);
     const auto code = hn::PromoteTo(DI(), hn::LoadU(db, codes + at));
-    hn::Store(hn::Mul(levels.of(code), scale), df, tile + at);
+    auto value = hn::Mul(levels.of(code), scale);
+    if constexpr (kAdd) value = hn::Add(hn::Load(df, tile + at), value);
+    hn::Store(value, df, tile + at);
   }
 }
 
@@ -224,18 +226,30 @@ class SmallLevels {
 };
 #endif
 
-void dequantize_tile(const ElementFormat& format, const uint8_t* codes, size_t count,
-                     const BlockScale* scales, float* tile) {
+template <bool kAdd>
+HWY_INLINE void dequantize_to(const ElementFormat& format, const uint8_t* codes, size_t count,
+                              const BlockScale* scales, float* tile) {
   if (count == 0) return;
+  const size_t block = format.block;
   if (format.family == ElementFamily::kInteger) {
-    return dequantize_with(IntegerLevels(format), codes, count, format.block, scales, tile);
+    return dequantize_with<kAdd>(IntegerLevels(format), codes, count, block, scales, tile);
   }
 #if TERSUM_HAS_LOOKUP16
   if (format.bits <= 4) {
-    return dequantize_with(SmallLevels(format), codes, count, format.block, scales, tile);
+    return dequantize_with<kAdd>(SmallLevels(format), codes, count, block, scales, tile);
   }
 #endif
-  dequantize_with(TableLevels(format), codes, count, format.block, scales, tile);
+  dequantize_with<kAdd>(TableLevels(format), codes, count, block, scales, tile);
+}
+
+void dequantize_tile(const ElementFormat& format, const uint8_t* codes, size_t count,
+                     const BlockScale* scales, float* tile) {
+  dequantize_to<false>(format, codes, count, scales, tile);
+}
+
+void dequantize_add_tile(const ElementFormat& format, const uint8_t* codes, size_t count,
+                         const BlockScale* scales, float* tile) {
+  dequantize_to<true>(format, codes, count, scales, tile);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -35,40 +35,57 @@ float bf16_up(const ElementFormat& format, float absmax) {
   return std::min(float_from_bits(bits), format.scale_max);
 }
 
+// floor(log2 value) of a positive float32, without a call where it is normal.
+int exponent_of(float value) {
+  const auto field = static_cast<int>(float_bits(value) >> 23);
+  return field > 0 ? field - 127 : floor_log2(value);
+}
+
+// 2^exponent, for any exponent that float32 has.
+float power_of_two(int exponent) {
+  if (exponent >= -126) return float_from_bits(static_cast<uint32_t>(exponent + 127) << 23);
+  return std::ldexp(1.0F, exponent);
+}
+
 int e8m0_byte(const ElementFormat& format, float absmax) {
-  const int top = floor_log2(format.level_max);
   if (absmax == 0) return 0;
-  int exponent = floor_log2(absmax) - top;
+  int exponent = exponent_of(absmax) - exponent_of(format.level_max);
   const bool up = format.rule == ScaleRule::kE8M0Up;
-  if (up && std::ldexp(double{format.level_max}, exponent) < double{absmax}) ++exponent;
+  // In double, where neither end of the range gets in the way.
+  const double reach = double{format.level_max} * double{power_of_two(std::max(exponent, -149))};
+  if (up && reach < double{absmax}) ++exponent;
+  exponent = std::min(exponent, exponent_of(format.scale_max));
   // The scale holds the format's own exponent, the byte does not.
-  exponent = std::min(exponent, floor_log2(format.scale_max));
   return std::clamp(exponent - format.scale_exponent + kE8M0Bias, 0, kE8M0Last);
 }
 
 float e8m0_value(const ElementFormat& format, std::byte byte) {
   if (byte == kE8M0Nan) return float_from_bits(kFloatNan);
-  return std::ldexp(1.0F, static_cast<int>(byte) - kE8M0Bias + format.scale_exponent);
+  return power_of_two(static_cast<int>(byte) - kE8M0Bias + format.scale_exponent);
 }
 
 // The e4m3 number nearest to `value` >= 0, a tie to the even one, at most the largest.
 uint8_t nearest_e4m3(float value) {
-  uint8_t low = 0;
-  uint8_t high = kE4M3Last;
-  while (low < high) {
-    const auto middle = static_cast<uint8_t>((low + high + 1) / 2);
-    if (e4m3_value(middle) <= value) {
-      low = middle;
-    } else {
-      high = static_cast<uint8_t>(middle - 1);
-    }
+  constexpr float kLeastNormal = 0x1p-6F;
+  constexpr uint32_t kRebias = 120U << 3;  // an exponent field of 1 is 2^-6
+  if (value >= 448) return kE4M3Last;
+  if (value < kLeastNormal) return static_cast<uint8_t>(std::lrint(value * 512));
+  const uint32_t bits = float_bits(value);
+  return static_cast<uint8_t>(((bits + 0x7ffffU + ((bits >> 20) & 1U)) >> 20) - kRebias);
+}
+
+std::array<float, 256> make_e4m3_values() {
+  std::array<float, 256> values{};
+  for (uint32_t bits = 0; bits < 256; ++bits) {
+    const auto exponent = static_cast<int>((bits >> 3) & 15U);
+    const auto mantissa = static_cast<int>(bits & 7U);
+    const float magnitude = exponent == 0
+                                ? std::ldexp(static_cast<float>(mantissa), -9)
+                                : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
+    values[bits] = (bits & 0x80U) != 0 ? -magnitude : magnitude;
   }
-  if (low == kE4M3Last) return low;
-  const auto above = static_cast<uint8_t>(low + 1);
-  // Exact: both have few bits, and `value` lies between them.
-  const float down = value - e4m3_value(low);
-  const float up = e4m3_value(above) - value;
-  return down < up || (down == up && low % 2 == 0) ? low : above;
+  values[0x7f] = values[0xff] = float_from_bits(kFloatNan);
+  return values;
 }
 
 void write_nan_scale(const ElementFormat& format, std::byte* wire) {
@@ -130,6 +147,8 @@ void complete_format(ElementFormat& format) {
   bits = std::min(bits, float_bits(0x1p127F)) & 0xffff0000u;
   while (double{float_from_bits(bits)} * format.level_max > largest) bits -= 0x10000u;
   format.scale_max = float_from_bits(bits);
+  format.finite_levels = std::all_of(format.levels.begin(), format.levels.end(),
+                                     [](float level) { return std::isfinite(level); });
 }
 
 float choose_scale(const ElementFormat& format, uint32_t absmax_bits, float tensor_scale,
@@ -158,6 +177,40 @@ float choose_scale(const ElementFormat& format, uint32_t absmax_bits, float tens
   return 0;
 }
 
+// Powers of two, without the calls and divisions of the general way where everything is normal.
+void choose_powers(const ElementFormat& format, const uint32_t* absmax_bits, size_t blocks,
+                   std::byte* wire, BlockScale* scales) {
+  constexpr uint32_t kMantissa = 0x007fffffU;
+  const uint32_t level_bits = float_bits(format.level_max);
+  const bool rounds_up = format.rule == ScaleRule::kE8M0Up;
+  const int top = exponent_of(format.scale_max);
+  for (size_t b = 0; b < blocks; ++b) {
+    const uint32_t bits = absmax_bits[b];
+    const bool up = rounds_up && (bits & kMantissa) > (level_bits & kMantissa);
+    const int exponent = static_cast<int>(bits >> 23) - static_cast<int>(level_bits >> 23) + up;
+    const bool plain = bits >= kLeastNormalBits && bits < format.overflow_bits &&
+                       exponent >= -100 && exponent <= std::min(top, 120);
+    if (plain) {
+      wire[b] = static_cast<std::byte>(exponent - format.scale_exponent + kE8M0Bias);
+      scales[b] = {power_of_two(exponent), 1, power_of_two(-exponent)};
+    } else {
+      scales[b] = make_block_scale(choose_scale(format, bits, 0, wire + b));
+    }
+  }
+}
+
+void choose_scales(const ElementFormat& format, const uint32_t* absmax_bits, size_t blocks,
+                   float tensor_scale, std::byte* wire, BlockScale* scales) {
+  if (format.rule == ScaleRule::kE8M0Up || format.rule == ScaleRule::kE8M0Floor) {
+    return choose_powers(format, absmax_bits, blocks, wire, scales);
+  }
+  const size_t bytes = scale_bytes(format.rule);
+  for (size_t b = 0; b < blocks; ++b) {
+    scales[b] =
+        make_block_scale(choose_scale(format, absmax_bits[b], tensor_scale, wire + b * bytes));
+  }
+}
+
 float choose_mean_scale(const ElementFormat& format, uint32_t absmax_bits, const float* values,
                         size_t count, std::byte* wire) {
   if (absmax_bits >= format.overflow_bits) {
@@ -169,7 +222,7 @@ float choose_mean_scale(const ElementFormat& format, uint32_t absmax_bits, const
   std::array<float, kMeanLanes> sums{};
   for (size_t i = 0; i < count; i += kMeanLanes) {
     for (size_t lane = 0; lane < kMeanLanes; ++lane) {
-      sums[lane] += std::abs(values[i + lane]) * 0x1p-10F;
+      sums[lane] += std::abs(load_unaligned<float>(values + i + lane)) * 0x1p-10F;
     }
   }
   for (size_t half = kMeanLanes / 2; half > 0; half /= 2) {
@@ -210,13 +263,8 @@ float read_tensor_scale(const std::byte* wire) {
 }
 
 float e4m3_value(uint8_t bits) {
-  const int exponent = (bits >> 3) & 15;
-  const int mantissa = bits & 7;
-  if ((bits & 0x7f) == 0x7f) return float_from_bits(kFloatNan);
-  const float magnitude = exponent == 0
-                              ? std::ldexp(static_cast<float>(mantissa), -9)
-                              : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
-  return (bits & 0x80) != 0 ? -magnitude : magnitude;
+  static const std::array<float, 256> values = make_e4m3_values();
+  return values[bits];
 }
 
 }  // namespace tersum

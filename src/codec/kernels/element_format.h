@@ -64,6 +64,7 @@ struct ElementFormat {
   uint8_t zero_code = 0;         // what pads a partial block
   float level_max = 31;          // the largest level
   float gap_max = 1;             // between neighbouring levels
+  bool finite_levels = true;     // whatever the code
   // Magnitudes (float32 bits) from here on are no finite number of the value type.
   uint32_t overflow_bits = kFloatInfinity;
   // The largest scale with which level_max is still a finite number of the value type.
@@ -116,6 +117,10 @@ float choose_scale(const ElementFormat& format, uint32_t absmax_bits, float tens
 // multiple of 16).
 float choose_mean_scale(const ElementFormat& format, uint32_t absmax_bits, const float* values,
                         size_t count, std::byte* wire);
+// For the blocks of a tile: the scales that choose_scale() gives, those bytes, and what coding
+// takes.
+void choose_scales(const ElementFormat& format, const uint32_t* absmax_bits, size_t blocks,
+                   float tensor_scale, std::byte* wire, BlockScale* scales);
 // The scale that stands on the wire. What is no number, or negative, stands for NaN.
 float read_scale(const ElementFormat& format, const std::byte* wire, float tensor_scale);
 // kE4M3Tensor: from the slice's largest finite magnitude.

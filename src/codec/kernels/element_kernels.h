@@ -21,7 +21,7 @@ inline constexpr size_t kTileMemory = kTileValues + kTilePad;
 inline constexpr size_t kTileBlocksMax = kTileMemory / 16;
 
 struct ElementKernels {
-  // count values of the array at `values` from number `first` on to and from a tile. Storing rounds
+  // Of the array at `values`, `count` from number `first` on to and from a tile. Storing rounds
   // and makes NaN canonical.
   void (*load)(ValueKind kind, const void* values, size_t first, size_t count, float* tile);
   void (*store)(ValueKind kind, const float* tile, size_t count, void* values, size_t first);
@@ -29,20 +29,25 @@ struct ElementKernels {
   void (*finish)(const Finish& finish, size_t count, float* tile);
   void (*multiply)(const float* factors, size_t count, float* tile);  // value by value
   void (*limit)(float largest, size_t count, float* tile);            // magnitudes; NaN stays
-  // The largest magnitude of each block, as float32 bits.
+  // The largest magnitude of each block, as float32 bits. Here and in quantize the values may lie
+  // unaligned, outside a tile, where there are whole vectors of them.
   void (*maxima)(const float* tile, size_t block, size_t blocks, uint32_t* maxima);
   // Codes, one a byte, of `count` values; scales[i / block].
   void (*quantize)(const ElementFormat& format, const float* tile, size_t count,
                    const BlockScale* scales, uint8_t* codes);
   void (*dequantize)(const ElementFormat& format, const uint8_t* codes, size_t count,
                      const BlockScale* scales, float* tile);
+  // Adds what dequantize gives.
+  void (*dequantize_add)(const ElementFormat& format, const uint8_t* codes, size_t count,
+                         const BlockScale* scales, float* tile);
   // `groups` whole groups of codes to and from the wire.
   void (*pack)(const ElementFormat& format, const uint8_t* codes, size_t groups, std::byte* wire);
   void (*unpack)(const ElementFormat& format, const std::byte* wire, size_t groups, uint8_t* codes);
   // The Hadamard transform H (entries +1 and -1, natural order) of every block of the tile:
-  // rotate: y = H (x * factors), unrotate: x = (H y) * factors, one factor for each value.
-  void (*rotate)(const float* factors, size_t block, size_t count, float* tile);
-  void (*unrotate)(const float* factors, size_t block, size_t count, float* tile);
+  // rotate: y = H (x * factors), x at `from`, which may be the tile; unrotate: x = (H y) * factors,
+  // x to `to`, which may be the tile; one factor for each value. `from` and `to` may be unaligned.
+  void (*rotate)(const float* from, const float* factors, size_t block, size_t count, float* tile);
+  void (*unrotate)(const float* tile, const float* factors, size_t block, size_t count, float* to);
 };
 
 // `target`: one of available_targets().

@@ -94,7 +94,7 @@ void store(ValueKind kind, const float* tile, size_t count, void* values, size_t
 }
 
 void add(const float* terms, size_t count, float* tile) {
-  for (size_t i = 0; i < count; ++i) tile[i] += terms[i];
+  for (size_t i = 0; i < count; ++i) tile[i] += load_unaligned<float>(terms + i);
 }
 
 void finish_sum(const Finish& finish, size_t count, float* tile) {
@@ -116,7 +116,7 @@ void maxima(const float* tile, size_t block, size_t blocks, uint32_t* maxima) {
   for (size_t b = 0; b < blocks; ++b) {
     uint32_t largest = 0;
     for (size_t i = 0; i < block; ++i) {
-      largest = std::max(largest, float_bits(tile[b * block + i]) & ~kFloatSignBit);
+      largest = std::max(largest, load_unaligned<uint32_t>(tile + b * block + i) & ~kFloatSignBit);
     }
     maxima[b] = largest;
   }
@@ -125,7 +125,7 @@ void maxima(const float* tile, size_t block, size_t blocks, uint32_t* maxima) {
 void quantize(const ElementFormat& format, const float* tile, size_t count,
               const BlockScale* scales, uint8_t* codes) {
   for (size_t i = 0; i < count; ++i) {
-    codes[i] = quantize_element(format, tile[i], scales[i / format.block]);
+    codes[i] = quantize_element(format, load_unaligned<float>(tile + i), scales[i / format.block]);
   }
 }
 
@@ -133,6 +133,13 @@ void dequantize(const ElementFormat& format, const uint8_t* codes, size_t count,
                 const BlockScale* scales, float* tile) {
   for (size_t i = 0; i < count; ++i) {
     tile[i] = dequantize_element(format, codes[i], scales[i / format.block].scale);
+  }
+}
+
+void dequantize_add(const ElementFormat& format, const uint8_t* codes, size_t count,
+                    const BlockScale* scales, float* tile) {
+  for (size_t i = 0; i < count; ++i) {
+    tile[i] += dequantize_element(format, codes[i], scales[i / format.block].scale);
   }
 }
 
@@ -166,14 +173,17 @@ void transform(size_t block, size_t count, float* tile) {
   }
 }
 
-void rotate(const float* factors, size_t block, size_t count, float* tile) {
-  multiply(factors, count, tile);
+void rotate(const float* from, const float* factors, size_t block, size_t count, float* tile) {
+  for (size_t i = 0; i < count; ++i) tile[i] = load_unaligned<float>(from + i) * factors[i];
   transform(block, count, tile);
 }
 
-void unrotate(const float* factors, size_t block, size_t count, float* tile) {
-  transform(block, count, tile);
-  multiply(factors, count, tile);
+void unrotate(const float* tile, const float* factors, size_t block, size_t count, float* to) {
+  // The target may be unaligned, and may be the tile.
+  alignas(64) float work[kTileMemory];
+  std::copy_n(tile, count, work);
+  transform(block, count, work);
+  for (size_t i = 0; i < count; ++i) store_unaligned(to + i, work[i] * factors[i]);
 }
 
 }  // namespace
@@ -242,9 +252,9 @@ void unpack_group(const ElementFormat& format, const std::byte* wire, size_t cou
 }
 
 const ElementKernels& element_reference() {
-  static constexpr ElementKernels kTable = {load,   store,  add,      finish_sum, multiply,
-                                            limit,  maxima, quantize, dequantize, pack,
-                                            unpack, rotate, unrotate};
+  static constexpr ElementKernels kTable = {load,  store,  add,      finish_sum, multiply,
+                                            limit, maxima, quantize, dequantize, dequantize_add,
+                                            pack,  unpack, rotate,   unrotate};
   return kTable;
 }
 

@@ -54,45 +54,123 @@ class LaneSteps {
   VU eight_;
 };
 
-// The steps of whole vectors.
-HWY_INLINE void long_steps(size_t block, float* HWY_RESTRICT x) {
-  const DF df;
-  for (size_t step = kLanes; step < block; step *= 2) {
-    for (size_t begin = 0; begin < block; begin += 2 * step) {
-      for (size_t i = begin; i < begin + step; i += kLanes) {
-        const auto a = hn::Load(df, x + i);
-        const auto b = hn::Load(df, x + i + step);
-        hn::Store(hn::Add(a, b), df, x + i);
-        hn::Store(hn::Sub(a, b), df, x + i + step);
+// The steps between the vectors of `v`, whose distance in memory is the step's length.
+template <size_t kCount>
+HWY_INLINE void butterflies(VF (&v)[kCount]) {
+  for (size_t step = 1; step < kCount; step *= 2) {
+    for (size_t i = 0; i < kCount; ++i) {
+      if ((i & step) != 0) continue;
+      const auto a = v[i];
+      v[i] = hn::Add(a, v[i + step]);
+      v[i + step] = hn::Sub(a, v[i + step]);
+    }
+  }
+}
+
+// What a pass does to a vector before its steps and after them.
+struct NoFactors {
+  HWY_INLINE VF apply(VF value, size_t) const { return value; }
+};
+struct Factors {
+  const float* factors;
+  HWY_INLINE VF apply(VF value, size_t at) const {
+    return hn::Mul(value, hn::LoadU(DF(), factors + at));
+  }
+};
+
+// kCount vectors in a row: the lane steps and the first steps between vectors.
+template <size_t kCount, class Before, class After>
+HWY_INLINE void near_steps(const LaneSteps& lanes, const float* from, const Before& before,
+                           const After& after, size_t at, float* to) {
+  VF v[kCount];
+  for (size_t i = 0; i < kCount; ++i) {
+    const size_t here = at + i * kLanes;
+    v[i] = lanes.apply(before.apply(hn::LoadU(DF(), from + here), here));
+  }
+  butterflies(v);
+  for (size_t i = 0; i < kCount; ++i) {
+    const size_t here = at + i * kLanes;
+    hn::StoreU(after.apply(v[i], here), DF(), to + here);
+  }
+}
+
+// kCount vectors `step` values apart, for each place in a step.
+template <size_t kCount, class After>
+HWY_INLINE void far_steps(size_t step, const After& after, size_t at, float* HWY_RESTRICT x) {
+  for (size_t i = at; i < at + step; i += kLanes) {
+    VF v[kCount];
+    for (size_t k = 0; k < kCount; ++k) v[k] = hn::LoadU(DF(), x + i + k * step);
+    butterflies(v);
+    for (size_t k = 0; k < kCount; ++k) {
+      hn::StoreU(after.apply(v[k], i + k * step), DF(), x + i + k * step);
+    }
+  }
+}
+
+// So many vectors stay in registers on every instruction set.
+inline constexpr size_t kNearVectors = 8;
+
+template <class Before, class After>
+HWY_INLINE void transform_far(const LaneSteps& lanes, size_t block, size_t count, const float* from,
+                              const Before& before, const After& after, float* to) {
+  constexpr size_t kNear = kNearVectors * kLanes;
+  for (size_t begin = 0; begin < count; begin += block) {
+    for (size_t at = begin; at < begin + block; at += kNear) {
+      near_steps<kNearVectors>(lanes, from, before, NoFactors(), at, to);
+    }
+    size_t step = kNear;
+    for (; 8 * step <= block / 2; step *= 8) {
+      for (size_t at = begin; at < begin + block; at += 8 * step) {
+        far_steps<8>(step, NoFactors(), at, to);
       }
     }
+    for (; 4 * step <= block / 2; step *= 4) {
+      for (size_t at = begin; at < begin + block; at += 4 * step) {
+        far_steps<4>(step, NoFactors(), at, to);
+      }
+    }
+    if (8 * step == block) {
+      far_steps<8>(step, after, begin, to);
+    } else if (4 * step == block) {
+      far_steps<4>(step, after, begin, to);
+    } else {
+      far_steps<2>(step, after, begin, to);
+    }
   }
 }
 
-void rotate_tile(const float* factors, size_t block, size_t count, float* tile) {
-  const DF df;
-  const LaneSteps steps;
-  for (size_t begin = 0; begin < count; begin += block) {
-    for (size_t i = begin; i < begin + block; i += kLanes) {
-      const auto scaled = hn::Mul(hn::Load(df, tile + i), hn::LoadU(df, factors + i));
-      hn::Store(steps.apply(scaled), df, tile + i);
-    }
-    long_steps(block, tile + begin);
+template <size_t kCount, class Before, class After>
+HWY_INLINE void transform_near(const LaneSteps& lanes, size_t count, const float* from,
+                               const Before& before, const After& after, float* to) {
+  for (size_t at = 0; at < count; at += kCount * kLanes) {
+    near_steps<kCount>(lanes, from, before, after, at, to);
   }
 }
 
-void unrotate_tile(const float* factors, size_t block, size_t count, float* tile) {
-  const DF df;
-  const LaneSteps steps;
-  for (size_t begin = 0; begin < count; begin += block) {
-    for (size_t i = begin; i < begin + block; i += kLanes) {
-      hn::Store(steps.apply(hn::Load(df, tile + i)), df, tile + i);
-    }
-    long_steps(block, tile + begin);
-    for (size_t i = begin; i < begin + block; i += kLanes) {
-      hn::Store(hn::Mul(hn::Load(df, tile + i), hn::LoadU(df, factors + i)), df, tile + i);
-    }
+template <class Before, class After>
+HWY_NOINLINE void transform(size_t block, size_t count, const float* from, const Before& before,
+                            const After& after, float* to) {
+  const LaneSteps lanes;
+  switch (block / kLanes) {
+    case 1:
+      return transform_near<1>(lanes, count, from, before, after, to);
+    case 2:
+      return transform_near<2>(lanes, count, from, before, after, to);
+    case 4:
+      return transform_near<4>(lanes, count, from, before, after, to);
+    case 8:
+      return transform_near<8>(lanes, count, from, before, after, to);
+    default:
+      return transform_far(lanes, block, count, from, before, after, to);
   }
+}
+
+void rotate_tile(const float* from, const float* factors, size_t block, size_t count, float* tile) {
+  transform(block, count, from, Factors{factors}, NoFactors(), tile);
+}
+
+void unrotate_tile(const float* tile, const float* factors, size_t block, size_t count, float* to) {
+  transform(block, count, tile, NoFactors(), Factors{factors}, to);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -1,6 +1,7 @@
 #include "codec/kernels/element_slice.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "codec/kernels/element_reference.h"
@@ -10,9 +11,11 @@ namespace {
 
 // What one tile of a slice is coded in.
 struct TileMemory {
-  alignas(64) float values[kTileMemory];
   alignas(64) uint8_t codes[kTileMemory] = {};
   BlockScale scales[kTileBlocksMax];
+};
+struct Tile {
+  alignas(64) float values[kTileMemory];
 };
 
 constexpr size_t round_up(size_t count, size_t to) { return (count + to - 1) / to * to; }
@@ -29,38 +32,61 @@ class SlicePass {
     return std::min(kTileValues, count_ - first(tile));
   }
 
-  // The values of the array, transformed; zeros behind them.
-  void load(const void* values, size_t tile, float* to) const {
+  // The values of the array, transformed, with zeros behind them: in `tile`, or where they lie if
+  // nothing has to be done to them.
+  const float* load(const void* values, size_t tile, float* to) const {
     const size_t count = values_in(tile);
-    kernels_.load(format_.kind, values, first(tile), count, to);
-    std::fill(to + count, to + round_up(padded(tile), kTilePad), 0.0F);
     const TileTransform& transform = coding_.transform;
+    const bool plain = format_.kind == ValueKind::kFloat32 && transform.diagonal == nullptr &&
+                       padded(tile) % kTilePad == 0 && padded(tile) == count;
+    const float* from = to;
+    if (plain) {
+      from = static_cast<const float*>(values) + first(tile);
+    } else {
+      kernels_.load(format_.kind, values, first(tile), count, to);
+      std::fill(to + count, to + round_up(padded(tile), kTilePad), 0.0F);
+    }
     if (transform.diagonal != nullptr) {
       kernels_.multiply(transform.diagonal + phase(tile), padded(tile), to);
       std::fill(to + count, to + padded(tile), 0.0F);
     }
-    if (transform.signs != nullptr) {
-      kernels_.rotate(transform.signs, format_.block, whole_blocks(tile), to);
-    }
+    if (transform.signs == nullptr) return from;
+    const size_t whole = whole_blocks(tile);
+    kernels_.rotate(from, transform.signs, format_.block, whole, to);
+    return to;
   }
 
-  // Undoes the transform, in place. What was `coded` was finite in the value type, or is NaN: the
-  // error of a code must not take it beyond.
-  void store(float* from, size_t tile, bool coded, void* values) const {
-    if (coding_.transform.is_any()) {
-      uint32_t maxima[kTileBlocksMax];
-      kernels_.maxima(from, format_.block, padded(tile) / format_.block, maxima);
-      undo(tile, maxima, kUndamp, from);
-      if (coded) {
-        kernels_.limit(float_from_bits(format_.overflow_bits - 1), padded(tile), from);
-      }
+  // Undoes the transform (in `from`) and stores the values.
+  void store_sum(float* from, size_t tile, void* values) const {
+    if (coding_.transform.is_any()) undo_careful(from, tile);
+    kernels_.store(format_.kind, from, values_in(tile), values, first(tile));
+  }
+
+  // The same for what the scales and codes in `memory` stand for: it was finite in the value type,
+  // or is NaN, and the error of a code must not take it beyond.
+  void store_coded(const TileMemory& memory, float* from, size_t tile, void* values) const {
+    if (!coding_.transform.is_any()) return store_sum(from, tile, values);
+    const auto [largest, has_nan] = largest_scale(memory, tile);
+    const double limit = float_from_bits(format_.overflow_bits - 1);
+    const bool safe = coding_.transform.reach * format_.level_max * double{largest} < limit / 2;
+    if (safe && !has_nan && goes_straight(tile)) {
+      kernels_.unrotate(from, coding_.transform.undo_signs, format_.block, values_in(tile),
+                        static_cast<float*>(values) + first(tile));
+      return;
+    }
+    if (safe && format_.finite_levels) {
+      undo(tile, nullptr, 1, from);
+    } else {
+      undo_careful(from, tile);
+      kernels_.limit(float_from_bits(format_.overflow_bits - 1), padded(tile), from);
     }
     kernels_.store(format_.kind, from, values_in(tile), values, first(tile));
   }
 
-  void encode(size_t tile, float tensor_scale, TileMemory& memory, std::byte* wire) const {
-    write_scales(tile, tensor_scale, memory, wire);
-    kernels_.quantize(format_, memory.values, padded(tile), memory.scales, memory.codes);
+  void encode(const float* values, size_t tile, float tensor_scale, TileMemory& memory,
+              std::byte* wire) const {
+    write_scales(values, tile, tensor_scale, memory, wire);
+    kernels_.quantize(format_, values, padded(tile), memory.scales, memory.codes);
     std::byte* const codes = codes_of(tile, wire);
     const size_t groups = values_in(tile) / group_values(format_.packing);
     kernels_.pack(format_, memory.codes, groups, codes);
@@ -70,29 +96,30 @@ class SlicePass {
                codes + code_bytes(format_, packed));
   }
 
-  // What the codes in `memory` stand for, to its values.
-  void decode_codes(size_t tile, TileMemory& memory) const {
-    kernels_.dequantize(format_, memory.codes, padded(tile), memory.scales, memory.values);
+  // What the codes in `memory` stand for.
+  void decode_codes(size_t tile, const TileMemory& memory, float* values) const {
+    kernels_.dequantize(format_, memory.codes, padded(tile), memory.scales, values);
+  }
+  void add_codes(size_t tile, const TileMemory& memory, float* values) const {
+    kernels_.dequantize_add(format_, memory.codes, padded(tile), memory.scales, values);
   }
 
-  void decode(const std::byte* wire, size_t tile, TileMemory& memory) const {
+  void read(const std::byte* wire, size_t tile, TileMemory& memory) const {
     read_scales(wire, tile, memory);
     const std::byte* const codes = codes_of(tile, wire);
     const size_t groups = values_in(tile) / group_values(format_.packing);
     kernels_.unpack(format_, codes, groups, memory.codes);
     const size_t unpacked = groups * group_values(format_.packing);
-    if (unpacked < values_in(tile)) {
-      unpack_group(format_, codes + code_bytes(format_, unpacked), values_in(tile) - unpacked,
-                   memory.codes + unpacked);
-    }
-    decode_codes(tile, memory);
+    if (unpacked == values_in(tile)) return;
+    unpack_group(format_, codes + code_bytes(format_, unpacked), values_in(tile) - unpacked,
+                 memory.codes + unpacked);
   }
 
   // The largest finite magnitude of a tile, as float32 bits.
   [[nodiscard]] uint32_t finite_maximum(const float* values, size_t tile) const {
     uint32_t largest = 0;
     for (size_t i = 0; i < values_in(tile); ++i) {
-      const uint32_t bits = float_bits(values[i]) & ~kFloatSignBit;
+      const uint32_t bits = load_unaligned<uint32_t>(values + i) & ~kFloatSignBit;
       if (bits < format_.overflow_bits) largest = std::max(largest, bits);
     }
     return largest;
@@ -122,6 +149,32 @@ class SlicePass {
     return wire + codes_offset(format_, count_) + code_bytes(format_, first(tile));
   }
 
+  // Whole blocks of float32 that need nothing but the transform: no NaN, no diagonal.
+  [[nodiscard]] bool goes_straight(size_t tile) const {
+    return format_.kind == ValueKind::kFloat32 && format_.finite_levels &&
+           coding_.transform.undo_diagonal == nullptr && whole_blocks(tile) == values_in(tile);
+  }
+
+  struct ScaleRange {
+    float largest = 0;
+    bool has_nan = false;
+  };
+  [[nodiscard]] ScaleRange largest_scale(const TileMemory& memory, size_t tile) const {
+    ScaleRange range;
+    for (size_t b = 0; b < block_count(format_, values_in(tile)); ++b) {
+      const float scale = memory.scales[b].scale;
+      range.has_nan = range.has_nan || scale != scale;
+      range.largest = std::max(range.largest, scale);
+    }
+    return range;
+  }
+
+  void undo_careful(float* values, size_t tile) const {
+    uint32_t maxima[kTileBlocksMax];
+    kernels_.maxima(values, format_.block, padded(tile) / format_.block, maxima);
+    undo(tile, maxima, kUndamp, values);
+  }
+
   // Sums on the way back reach `reach` times the largest magnitude: where float32 could overflow,
   // they are taken of smaller numbers, lest an infinity become a NaN.
   static constexpr float kDamp = 0x1p-12F;
@@ -139,22 +192,23 @@ class SlicePass {
     }
   }
 
-  // `maxima`: of the blocks of `values`. Damped blocks end multiplied by `undamp`.
+  // `maxima`: of the blocks of `values`, null where none has to be damped. Damped blocks end
+  // multiplied by `undamp`.
   void undo(size_t tile, const uint32_t* maxima, float undamp, float* values) const {
     const TileTransform& transform = coding_.transform;
-    scale_damped(tile, maxima, kDamp, values);
+    if (maxima != nullptr) scale_damped(tile, maxima, kDamp, values);
     if (transform.undo_signs != nullptr) {
-      kernels_.unrotate(transform.undo_signs, format_.block, whole_blocks(tile), values);
+      kernels_.unrotate(values, transform.undo_signs, format_.block, whole_blocks(tile), values);
     }
     if (transform.undo_diagonal != nullptr) {
       kernels_.multiply(transform.undo_diagonal + phase(tile), padded(tile), values);
     }
-    scale_damped(tile, maxima, undamp, values);
+    if (maxima != nullptr) scale_damped(tile, maxima, undamp, values);
   }
 
   // A sum may be finite here and no finite number of the value type once the transform is undone;
   // that block counts as one with an infinity. Only blocks of the largest numbers are looked at.
-  void find_overflows(size_t tile, const TileMemory& memory, uint32_t* maxima) const {
+  void find_overflows(const float* values, size_t tile, uint32_t* maxima) const {
     const double largest = float_from_bits(format_.overflow_bits - 1);
     // The transform's own rounding is no overflow.
     const double limit = largest * (1 + 0x1p-18);
@@ -165,7 +219,7 @@ class SlicePass {
     };
     if (std::none_of(maxima, maxima + blocks, risky)) return;
     alignas(64) float undone[kTileMemory];
-    std::copy_n(memory.values, round_up(padded(tile), kTilePad), undone);
+    std::copy_n(values, round_up(padded(tile), kTilePad), undone);
     undo(tile, maxima, 1, undone);
     for (size_t b = 0; b < blocks; ++b) {
       uint32_t found = 0;
@@ -177,20 +231,22 @@ class SlicePass {
     }
   }
 
-  void write_scales(size_t tile, float tensor_scale, TileMemory& memory, std::byte* wire) const {
+  void write_scales(const float* values, size_t tile, float tensor_scale, TileMemory& memory,
+                    std::byte* wire) const {
     uint32_t maxima[kTileBlocksMax];
     const size_t blocks = block_count(format_, values_in(tile));
-    kernels_.maxima(memory.values, format_.block, padded(tile) / format_.block, maxima);
-    if (coding_.transform.is_any()) find_overflows(tile, memory, maxima);
-    std::byte* to = scales_of(tile, wire);
-    for (size_t b = 0; b < blocks; ++b, to += scale_bytes(format_.rule)) {
-      const size_t at = b * format_.block;
-      const float scale =
-          format_.rule == ScaleRule::kBf16Mean
-              ? choose_mean_scale(format_, maxima[b], memory.values + at,
-                                  std::min<size_t>(format_.block, values_in(tile) - at), to)
-              : choose_scale(format_, maxima[b], tensor_scale, to);
-      memory.scales[b] = make_block_scale(scale);
+    kernels_.maxima(values, format_.block, padded(tile) / format_.block, maxima);
+    if (coding_.transform.is_any()) find_overflows(values, tile, maxima);
+    std::byte* const to = scales_of(tile, wire);
+    if (format_.rule == ScaleRule::kBf16Mean) {
+      for (size_t b = 0; b < blocks; ++b) {
+        const size_t at = b * format_.block;
+        const size_t count = std::min<size_t>(format_.block, values_in(tile) - at);
+        memory.scales[b] =
+            make_block_scale(choose_mean_scale(format_, maxima[b], values + at, count, to + b * 2));
+      }
+    } else {
+      choose_scales(format_, maxima, blocks, tensor_scale, to, memory.scales);
     }
     pad_scales(tile, blocks, memory);
   }
@@ -222,31 +278,36 @@ class SliceSum {
   SliceSum(const SlicePass& pass, const SliceCoding& coding, const CombineArgs& args)
       : pass_(pass), coding_(coding), args_(args) {}
 
-  void tile(size_t tile, TileMemory& term, float* sum) const {
+  void tile(size_t tile, TileMemory& memory, float* term, float* sum) const {
     bool begun = false;
     const size_t count = pass_.values_in(tile);
-    const auto take = [&](const float* values) {
+    for (size_t w = 0; w <= args_.wire_count; ++w) {
+      if (args_.own != nullptr && w == args_.own_index) add_own(tile, begun, term, sum);
+      if (w == args_.wire_count) break;
+      pass_.read(args_.wires[w], tile, memory);
       if (begun) {
-        coding_.kernels.add(values, round_up(count, kTilePad), sum);
+        pass_.add_codes(tile, memory, sum);
       } else {
-        std::copy_n(values, round_up(count, kTilePad), sum);
+        pass_.decode_codes(tile, memory, sum);
       }
       begun = true;
-    };
-    for (size_t w = 0; w <= args_.wire_count; ++w) {
-      if (args_.own != nullptr && w == args_.own_index) {
-        pass_.load(args_.own, tile, term.values);
-        take(term.values);
-      }
-      if (w == args_.wire_count) break;
-      pass_.decode(args_.wires[w], tile, term);
-      take(term.values);
     }
     coding_.kernels.finish(args_.finish, round_up(count, kTilePad), sum);
     std::fill(sum + count, sum + round_up(round_up(count, coding_.format.granule), kTilePad), 0.0F);
   }
 
  private:
+  void add_own(size_t tile, bool& begun, float* term, float* sum) const {
+    const size_t count = round_up(pass_.values_in(tile), kTilePad);
+    const float* const own = pass_.load(args_.own, tile, begun ? term : sum);
+    if (begun) {
+      coding_.kernels.add(own, count, sum);
+    } else if (own != sum) {
+      std::memcpy(sum, own, count * sizeof(float));
+    }
+    begun = true;
+  }
+
   const SlicePass& pass_;
   const SliceCoding& coding_;
   const CombineArgs& args_;
@@ -263,52 +324,56 @@ float store_tensor_scale(const ElementFormat& format, uint32_t maximum, std::byt
 void encode_elements(const SliceCoding& coding, const void* values, size_t count, std::byte* wire) {
   const SlicePass pass(coding, count);
   TileMemory memory;
+  Tile tile;
   float tensor_scale = 0;
   if (pass.needs_tensor_scale()) {
     uint32_t maximum = 0;
     for (size_t t = 0; t < pass.tiles(); ++t) {
-      pass.load(values, t, memory.values);
-      maximum = std::max(maximum, pass.finite_maximum(memory.values, t));
+      maximum = std::max(maximum, pass.finite_maximum(pass.load(values, t, tile.values), t));
     }
     tensor_scale = store_tensor_scale(coding.format, maximum, wire);
   }
   for (size_t t = 0; t < pass.tiles(); ++t) {
-    pass.load(values, t, memory.values);
-    pass.encode(t, tensor_scale, memory, wire);
+    pass.encode(pass.load(values, t, tile.values), t, tensor_scale, memory, wire);
   }
 }
 
 void decode_elements(const SliceCoding& coding, const std::byte* wire, size_t count, void* values) {
   const SlicePass pass(coding, count);
   TileMemory memory;
+  Tile tile;
   for (size_t t = 0; t < pass.tiles(); ++t) {
-    pass.decode(wire, t, memory);
-    pass.store(memory.values, t, true, values);
+    pass.read(wire, t, memory);
+    pass.decode_codes(t, memory, tile.values);
+    pass.store_coded(memory, tile.values, t, values);
   }
 }
 
 void combine_elements(const SliceCoding& coding, const CombineArgs& args) {
   const SlicePass pass(coding, args.count);
   const SliceSum sum(pass, coding, args);
-  TileMemory term;
-  TileMemory result;
+  TileMemory memory;
+  Tile term;
+  Tile result;
   float tensor_scale = 0;
   if (args.wire_out != nullptr && pass.needs_tensor_scale()) {
     uint32_t maximum = 0;
     for (size_t t = 0; t < pass.tiles(); ++t) {
-      sum.tile(t, term, result.values);
+      sum.tile(t, memory, term.values, result.values);
       maximum = std::max(maximum, pass.finite_maximum(result.values, t));
     }
     tensor_scale = store_tensor_scale(coding.format, maximum, args.wire_out);
   }
   for (size_t t = 0; t < pass.tiles(); ++t) {
-    sum.tile(t, term, result.values);
-    if (args.wire_out != nullptr) {
-      pass.encode(t, tensor_scale, result, args.wire_out);
-      if (args.values_out == nullptr) continue;
-      pass.decode_codes(t, result);
+    sum.tile(t, memory, term.values, result.values);
+    if (args.wire_out == nullptr) {
+      pass.store_sum(result.values, t, args.values_out);
+      continue;
     }
-    pass.store(result.values, t, args.wire_out != nullptr, args.values_out);
+    pass.encode(result.values, t, tensor_scale, memory, args.wire_out);
+    if (args.values_out == nullptr) continue;
+    pass.decode_codes(t, memory, result.values);
+    pass.store_coded(memory, result.values, t, args.values_out);
   }
 }
 

@@ -6,6 +6,7 @@
 #define TERSUM_CODEC_KERNELS_ELEMENT_TILES_INL_H_
 #endif
 
+#include "codec/kernels/block_scales-inl.h"
 #include "codec/kernels/element_kernels.h"
 #include "codec/kernels/element_reference.h"
 #include "codec/kernels/finish-inl.h"
@@ -75,10 +76,10 @@ void store_tile(ValueKind kind, const float* tile, size_t count, void* values, s
 }
 
 // What lies between count and the next whole vector is padding that may hold anything.
-void add_tile(const float* HWY_RESTRICT terms, size_t count, float* HWY_RESTRICT tile) {
+void add_tile(const float* terms, size_t count, float* HWY_RESTRICT tile) {
   const DF df;
   for (size_t i = 0; i < count; i += kLanes) {
-    hn::Store(hn::Add(hn::Load(df, tile + i), hn::Load(df, terms + i)), df, tile + i);
+    hn::Store(hn::Add(hn::Load(df, tile + i), hn::LoadU(df, terms + i)), df, tile + i);
   }
 }
 
@@ -109,15 +110,29 @@ void finish_tile(const Finish& finish, size_t count, float* HWY_RESTRICT tile) {
   }
 }
 
-void tile_maxima(const float* HWY_RESTRICT tile, size_t block, size_t blocks,
-                 uint32_t* HWY_RESTRICT maxima) {
+HWY_INLINE VI lane_maxima(const float* values, size_t block) {
   const DI di;
-  for (size_t b = 0; b < blocks; ++b) {
-    const auto* const from = reinterpret_cast<const int32_t*>(tile + b * block);
-    auto largest = hn::Zero(di);
-    for (size_t i = 0; i < block; i += kLanes) {
-      largest = hn::Max(largest, hn::And(hn::Load(di, from + i), hn::Set(di, 0x7fffffff)));
+  const auto* const from = reinterpret_cast<const int32_t*>(values);
+  auto largest = hn::Zero(di);
+  for (size_t i = 0; i < block; i += kLanes) {
+    largest = hn::Max(largest, hn::And(hn::LoadU(di, from + i), hn::Set(di, 0x7fffffff)));
+  }
+  return largest;
+}
+
+// As many blocks as a vector has lanes together: see block_scales-inl.h.
+void tile_maxima(const float* tile, size_t block, size_t blocks, uint32_t* HWY_RESTRICT maxima) {
+  const DI di;
+  size_t b = 0;
+  for (; b + kLanes <= blocks; b += kLanes) {
+    alignas(64) int32_t partial[kLanes * kLanes];
+    for (size_t k = 0; k < kLanes; ++k) {
+      hn::Store(lane_maxima(tile + (b + k) * block, block), di, partial + k * kLanes);
     }
+    hn::StoreU(block_maxima(partial), di, reinterpret_cast<int32_t*>(maxima + b));
+  }
+  for (; b < blocks; ++b) {
+    const auto largest = lane_maxima(tile + b * block, block);
     maxima[b] = static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, largest)));
   }
 }
