@@ -14,9 +14,9 @@
 
 namespace tersum {
 
-// The payload of `count` values at `values`: codec_wire_bytes(spec, count, type) bytes. A lossy spec
-// with a type that it cannot serve is the exact path, as in a collective. kInvalidArgument: the
-// spec.
+// The payload of `count` values at `values`: codec_wire_bytes(spec, count, type) bytes. A lossy
+// spec with a type that it cannot serve is the exact path, as in a collective. kInvalidArgument:
+// the spec.
 Result<std::vector<std::byte>> encode_payload(std::string_view spec, DataType type,
                                               const void* values, size_t count);
 

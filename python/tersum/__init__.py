@@ -13,10 +13,10 @@ from tersum._core import open_store
 from tersum.codecs import (
     CodecInfo,
     codec_error_bound,
-    decode_payload,
-    encode_payload,
     codec_info,
     codec_wire_bytes,
+    decode_payload,
+    encode_payload,
     known_codecs,
 )
 from tersum.communicator import Communicator, CommunicatorStats, PathChoice, PathOption
@@ -96,6 +96,8 @@ __all__ = [
     "codec_error_bound",
     "codec_info",
     "codec_wire_bytes",
+    "decode_payload",
+    "encode_payload",
     "isa",
     "known_codecs",
     "metrics_text",

@@ -1,7 +1,8 @@
 """What codecs cost and how wrong they can be, for callers who choose one. Pure functions.
 
 A codec is named by a spec: ``exact``, ``bf16``, ``int8`` (128 values to a scale), ``int8/32``,
-``int6+hadamard``, ``mxfp8:e5m2``, ``nf4``. Unknown ones raise InvalidArgumentError, which says what is allowed.
+``int6+hadamard``, ``mxfp8:e5m2``, ``nf4``. Unknown ones raise InvalidArgumentError, which says what
+is allowed.
 """
 
 from __future__ import annotations

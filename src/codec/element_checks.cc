@@ -31,7 +31,8 @@ bool is_written_scale(const ElementFormat& format, const std::byte* wire) {
 // A level of a code that is not finite stands for nothing that was encoded.
 bool is_written_code(const ElementFormat& format, uint8_t code) {
   const float level = format.levels[code];
-  const bool beyond = format.family == ElementFamily::kInteger && std::abs(level) > format.level_max;
+  const bool is_integer = format.family == ElementFamily::kInteger;
+  const bool beyond = is_integer && std::abs(level) > format.level_max;
   return std::isfinite(level) && !beyond;
 }
 

@@ -38,7 +38,7 @@ CASES: list[tuple[str, dict[str, Any], type[Exception], str]] = [
     ),
     ("op", {"op": "prod"}, tersum.InvalidArgumentError, "use one of sum, avg, max, min"),
     ("plan", {"plan": "bush"}, tersum.InvalidArgumentError, "auto, two_step, ring, one_shot"),
-    ("codec", {"codec": "int7"}, tersum.InvalidArgumentError, "int7"),
+    ("codec", {"codec": "int9"}, tersum.InvalidArgumentError, "int9"),
     ("block", {"codec": "int8/48"}, tersum.InvalidArgumentError, "48"),
     ("timeout", {"timeout_ms": 0}, tersum.InvalidArgumentError, "timeout_ms must be 1 or more"),
     (

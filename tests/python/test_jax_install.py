@@ -137,7 +137,7 @@ def test_a_second_install_must_agree() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"codec": "int5"}, "int5"),
+        ({"codec": "int9"}, "int9"),
         ({"codec": "int8/33"}, "33"),
         ({"plan": "star"}, "no plan is called 'star'; use one of auto, two_step, ring, one_shot"),
         ({"transport": "rdma"}, "no transport is called 'rdma'; use one of auto, tcp, shm"),
@@ -238,7 +238,7 @@ def test_a_program_runs_through_tersum_without_a_line(program: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--codec", "int5"), "int5"),
+        (("--codec", "int9"), "int9"),
         (("--plan", "star"), "no plan is called 'star'"),
         (("--min-bytes", "-2"), "min_bytes is -2"),
     ],

@@ -134,7 +134,7 @@ def test_no_plan_that_fits_is_a_failure(capsys: Any) -> None:
     [
         (["--topology", "line4", "--bytes", "1M"], 1, 'no topology is named "line4"'),
         (["--topology", "ring4", "--bytes", "many"], 2, "--bytes: bad size 'many'"),
-        (["--topology", "ring4", "--bytes", "1M", "--codec", "int7"], 1, "int7"),
+        (["--topology", "ring4", "--bytes", "1M", "--codec", "int9"], 1, "int9"),
         (["--topology", "ring4", "--bytes", "1M", "--dtype", "int5"], 1, "int5"),
         (["--topology", "ring4", "--bytes", "1M", "--rate", "fast"], 1, '"fast" is no rate'),
         (["--topology", "ring4", "--bytes", "1M", "--rate", "0gbit"], 1, "must be positive"),
