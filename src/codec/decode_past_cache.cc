@@ -8,9 +8,10 @@
 namespace tersum {
 namespace {
 
-// Decoded at a time: 16 KiB of float32, which stay in L1 until they are copied.
+// Decoded at a time: at most 16 KiB of float32, which stay in L1 until they are copied.
 constexpr size_t kPartValues = 4096;
-static_assert(kPartValues % kBlockMax == 0);
+// The largest codec block: five levels in blocks of 1,024.
+static_assert(kPartValues >= 3 * kBlockMax);
 
 }  // namespace
 
@@ -25,9 +26,10 @@ void decode_past_cache(const Codec& codec, const std::byte* wire, size_t count, 
     return;
   }
   const size_t value_bytes = element_bytes(codec.value_type());
+  const size_t whole = kPartValues / codec.block() * codec.block();
   if (scratch.size() < kPartValues * value_bytes) scratch.resize(kPartValues * value_bytes);
-  for (size_t at = 0; at < count; at += kPartValues) {
-    const size_t part = std::min(kPartValues, count - at);
+  for (size_t at = 0; at < count; at += whole) {
+    const size_t part = std::min(whole, count - at);
     codec.decode_part(wire, count, at, part, scratch.data());
     stream_copy(to + at * value_bytes, scratch.data(), part * value_bytes);
   }

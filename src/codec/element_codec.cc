@@ -82,7 +82,13 @@ class ElementCodec final : public Codec {
     encode_elements(coding(), values, count, wire);
   }
   void decode(const std::byte* wire, size_t count, void* values) const override {
-    decode_elements(coding(), wire, count, values);
+    decode_elements(coding(), wire, count, 0, count, values);
+  }
+  void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,
+                   void* values) const override {
+    TERSUM_CHECK(begin % format_.granule == 0 && begin + part <= count);
+    TERSUM_CHECK(part % format_.granule == 0 || begin + part == count);
+    decode_elements(coding(), wire, count, begin, part, values);
   }
   [[nodiscard]] Status check_wire(const std::byte* wire, size_t count) const override {
     return check_elements(format_, wire, count);

@@ -23,13 +23,22 @@ constexpr size_t round_up(size_t count, size_t to) { return (count + to - 1) / t
 // One call's work on a slice, tile by tile.
 class SlicePass {
  public:
-  SlicePass(const SliceCoding& coding, size_t count)
-      : coding_(coding), format_(coding.format), kernels_(coding.kernels), count_(count) {}
+  SlicePass(const SliceCoding& coding, size_t count) : SlicePass(coding, count, 0, count) {}
+  // Of values begin..begin+part-1 only, which is all that arrays of values hold then.
+  SlicePass(const SliceCoding& coding, size_t count, size_t begin, size_t part)
+      : coding_(coding),
+        format_(coding.format),
+        kernels_(coding.kernels),
+        count_(count),
+        begin_(begin),
+        part_(part) {}
 
-  [[nodiscard]] size_t tiles() const { return (count_ + kTileValues - 1) / kTileValues; }
-  [[nodiscard]] size_t first(size_t tile) const { return tile * kTileValues; }
+  [[nodiscard]] size_t tiles() const { return (part_ + kTileValues - 1) / kTileValues; }
+  // Where a tile's values are in their array, and in the slice.
+  [[nodiscard]] size_t place(size_t tile) const { return tile * kTileValues; }
+  [[nodiscard]] size_t first(size_t tile) const { return begin_ + place(tile); }
   [[nodiscard]] size_t values_in(size_t tile) const {
-    return std::min(kTileValues, count_ - first(tile));
+    return std::min(kTileValues, part_ - place(tile));
   }
 
   // The values of the array, transformed, with zeros behind them: in `tile`, or where they lie if
@@ -41,9 +50,9 @@ class SlicePass {
                        padded(tile) % kTilePad == 0 && padded(tile) == count;
     const float* from = to;
     if (plain) {
-      from = static_cast<const float*>(values) + first(tile);
+      from = static_cast<const float*>(values) + place(tile);
     } else {
-      kernels_.load(format_.kind, values, first(tile), count, to);
+      kernels_.load(format_.kind, values, place(tile), count, to);
       std::fill(to + count, to + round_up(padded(tile), kTilePad), 0.0F);
     }
     if (transform.diagonal != nullptr) {
@@ -59,7 +68,7 @@ class SlicePass {
   // Undoes the transform (in `from`) and stores the values.
   void store_sum(float* from, size_t tile, void* values) const {
     if (coding_.transform.is_any()) undo_careful(from, tile);
-    kernels_.store(format_.kind, from, values_in(tile), values, first(tile));
+    kernels_.store(format_.kind, from, values_in(tile), values, place(tile));
   }
 
   // The same for what the scales and codes in `memory` stand for: it was finite in the value type,
@@ -71,7 +80,7 @@ class SlicePass {
     const bool safe = coding_.transform.reach * format_.level_max * double{largest} < limit / 2;
     if (safe && !has_nan && goes_straight(tile)) {
       kernels_.unrotate(from, coding_.transform.undo_signs, format_.block, values_in(tile),
-                        static_cast<float*>(values) + first(tile));
+                        static_cast<float*>(values) + place(tile));
       return;
     }
     if (safe && format_.finite_levels) {
@@ -80,7 +89,7 @@ class SlicePass {
       undo_careful(from, tile);
       kernels_.limit(float_from_bits(format_.overflow_bits - 1), padded(tile), from);
     }
-    kernels_.store(format_.kind, from, values_in(tile), values, first(tile));
+    kernels_.store(format_.kind, from, values_in(tile), values, place(tile));
   }
 
   void encode(const float* values, size_t tile, float tensor_scale, TileMemory& memory,
@@ -270,6 +279,8 @@ class SlicePass {
   const ElementFormat& format_;
   const ElementKernels& kernels_;
   size_t count_;
+  size_t begin_;
+  size_t part_;
 };
 
 // The sum of a combine, tile by tile, in the order of the contributions.
@@ -338,8 +349,9 @@ void encode_elements(const SliceCoding& coding, const void* values, size_t count
   }
 }
 
-void decode_elements(const SliceCoding& coding, const std::byte* wire, size_t count, void* values) {
-  const SlicePass pass(coding, count);
+void decode_elements(const SliceCoding& coding, const std::byte* wire, size_t count, size_t begin,
+                     size_t part, void* values) {
+  const SlicePass pass(coding, count, begin, part);
   TileMemory memory;
   Tile tile;
   for (size_t t = 0; t < pass.tiles(); ++t) {

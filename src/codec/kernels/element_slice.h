@@ -37,7 +37,10 @@ struct SliceCoding {
 };
 
 void encode_elements(const SliceCoding& coding, const void* values, size_t count, std::byte* wire);
-void decode_elements(const SliceCoding& coding, const std::byte* wire, size_t count, void* values);
+// Values begin..begin+part-1 of the slice, to values[0..part-1]; `begin` is a multiple of the
+// granule.
+void decode_elements(const SliceCoding& coding, const std::byte* wire, size_t count, size_t begin,
+                     size_t part, void* values);
 void combine_elements(const SliceCoding& coding, const CombineArgs& args);
 
 }  // namespace tersum
