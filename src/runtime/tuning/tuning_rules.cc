@@ -1,5 +1,6 @@
 #include "runtime/tuning/tuning_rules.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <limits>
@@ -38,8 +39,10 @@ Result<TuningRule> parse_rule(std::string_view text) {
   TuningRule rule;
   const std::string_view collective = take_until(text, ':');
   std::string_view range = take_until(text, ':');
-  const std::string_view codec = take_until(text, ':');
-  const std::string_view plan = text;
+  // The last colon: a codec may have one of its own ("mxfp8:e4m3").
+  const size_t end = std::min(text.rfind(':'), text.size());
+  const std::string_view codec = text.substr(0, end);
+  const std::string_view plan = text.substr(std::min(end + 1, text.size()));
   constexpr std::array kCollectives = {Collective::kAllReduce, Collective::kReduceScatter,
                                        Collective::kAllGather, Collective::kBroadcast};
   bool known = false;

@@ -114,6 +114,9 @@ TEST(TuningRules, ParseAndFind) {
   EXPECT_EQ(rules[1].codec, "int8/64");
   EXPECT_EQ(rules[1].plan, PlanKind::kAuto);
   EXPECT_TRUE(parse_tuning_rules("").value().empty());
+  const auto colon = parse_tuning_rules("all_reduce:0-1k:mxfp8:e5m2:ring").value();
+  EXPECT_EQ(colon[0].codec, "mxfp8:e5m2");
+  EXPECT_EQ(colon[0].plan, PlanKind::kRing);
 }
 
 TEST(TuningRules, WhatIsWrongIsNamed) {
@@ -128,7 +131,7 @@ TEST(TuningRules, WhatIsWrongIsNamed) {
   expect("all_reduce:5:exact:*", "'5' is no range");
   expect("all_reduce:0-9x:exact:*", "'0-9x' is no range");
   expect("all_reduce:0-99999999999999999999:exact:*", "is no range");
-  expect("all_reduce:0-1k:int7:*", "int7");
+  expect("all_reduce:0-1k:int9:*", "int9");
   expect("all_reduce:0-1k:exact:direct", "'direct' is no plan");
   expect("nonsense", "'nonsense' is no collective");
 }
