@@ -63,6 +63,7 @@ set(TERSUM_SOURCE_ROOT "${CMAKE_CURRENT_SOURCE_DIR}/src")
 
 add_custom_target(tersum_all_tests)
 add_custom_target(tersum_quick_tests)
+add_custom_target(tersum_thread_tests)
 
 function(tersum_add_folder_if_present folder)
   if(EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/CMakeLists.txt")
@@ -125,7 +126,8 @@ function(tersum_precompile_test_headers name)
 endfunction()
 
 # A GoogleTest program, run as one ctest test per shard (a process per test case would cost more
-# than the cases). LABELS: quick (seconds; runs under the sanitizers too), per_isa, sim, net, e2e.
+# than the cases). LABELS: quick (seconds; runs under ASan too), threads (has several; those that are
+# quick run under TSan), per_isa, sim, net, e2e.
 # A program without a single test fails. SERIAL: nothing else runs beside it (it measures time).
 function(tersum_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "NO_MAIN;SERIAL" "TIMEOUT;SHARDS" "SOURCES;DEPS;LABELS")
@@ -155,6 +157,9 @@ function(tersum_test name)
   add_dependencies(tersum_all_tests ${name})
   if("quick" IN_LIST arg_LABELS)
     add_dependencies(tersum_quick_tests ${name})
+    if("threads" IN_LIST arg_LABELS)
+      add_dependencies(tersum_thread_tests ${name})
+    endif()
   endif()
   set(environment)
   if(TERSUM_SANITIZE)

@@ -150,7 +150,8 @@ HWY_NOINLINE void quantize_with(const Coder& coder, const float* HWY_RESTRICT ti
 // What the vectors above do not cover: NaN, zero and tiny scales, and integers beyond the last
 // code, which a clamped scale gives.
 inline bool is_special(const ElementFormat& format, const BlockScale& scale) {
-  return !(scale.scale > 0) || scale.pre != 1.0F || scale.scale >= format.scale_max;
+  // A power of two may be clamped anywhere above half of the largest scale.
+  return !(scale.scale > 0) || scale.pre != 1.0F || scale.scale > 0.5F * format.scale_max;
 }
 
 void quantize_tile(const ElementFormat& format, const float* tile, size_t count,
