@@ -124,6 +124,8 @@ ElementFormat sign_format() {
   ElementFormat format;
   constexpr float kSigns[] = {-1, 1};
   make_table(kSigns, format);
+  // A block of zeros decodes to +0, as in the other formats.
+  format.zero_code = 1;
   format.bits = 1;
   format.packing = Packing::kPlanes;
   format.rule = ScaleRule::kBf16Mean;

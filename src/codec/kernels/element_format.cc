@@ -142,10 +142,13 @@ void complete_format(ElementFormat& format) {
   format.granule = std::lcm(format.block, group);
   format.overflow_bits = overflow_bits_of(format.kind);
   const double largest = float_from_bits(format.overflow_bits - 1);
-  // One step of the scale's own grid down until the product is a finite number of the value type.
+  // One step of the scale's own grid down until the product is a finite number of the value type:
+  // powers of two or bf16, at most 2^127, whose reciprocal is exact.
+  const bool e8m0 = format.rule == ScaleRule::kE8M0Up || format.rule == ScaleRule::kE8M0Floor;
+  const uint32_t step = e8m0 ? 0x800000u : 0x10000u;
   uint32_t bits = float_bits(static_cast<float>(largest / double{format.level_max}));
-  bits = std::min(bits, float_bits(0x1p127F)) & 0xffff0000u;
-  while (double{float_from_bits(bits)} * format.level_max > largest) bits -= 0x10000u;
+  bits = std::min(bits, float_bits(0x1p127F)) & ~(step - 1);
+  while (double{float_from_bits(bits)} * format.level_max > largest) bits -= step;
   format.scale_max = float_from_bits(bits);
   format.finite_levels = std::all_of(format.levels.begin(), format.levels.end(),
                                      [](float level) { return std::isfinite(level); });
@@ -254,7 +257,10 @@ float read_scale(const ElementFormat& format, const std::byte* wire, float tenso
 
 float choose_tensor_scale(const ElementFormat& format, uint32_t absmax_bits) {
   const float largest_scale = e4m3_value(kE4M3Last);
-  return float_from_bits(absmax_bits) / (format.level_max * largest_scale);
+  const float scale = float_from_bits(absmax_bits) / (format.level_max * largest_scale);
+  // A decoder's two products round, too: next to the largest magnitude they may go beyond it.
+  const uint32_t top = float_bits(largest_scale * scale * format.level_max);
+  return top < format.overflow_bits ? scale : float_from_bits(float_bits(scale) - 1);
 }
 
 float read_tensor_scale(const std::byte* wire) {
