@@ -1,7 +1,8 @@
-"""Decodes slice payloads, written from docs/codecs.md ("Payload layout") alone.
+"""Decodes slice payloads, written from docs/codecs.md alone.
 
-Plain Python, one value at a time, exact arithmetic: slow and easy to check against the document. It
-shares no code with tersum. ``python decode_slice.py SPEC DTYPE COUNT FILE`` prints the values.
+Plain Python, one value at a time, every rounding by name: slow and easy to check against the
+document. It shares no code with tersum. ``python decode_slice.py SPEC DTYPE COUNT FILE`` prints the
+values.
 """
 
 from __future__ import annotations
@@ -9,8 +10,14 @@ from __future__ import annotations
 import math
 import struct
 import sys
-from fractions import Fraction
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import block_rotation
+from code_packing import ceil_div, code_bytes, unpack_codes
+from float_rounding import bfloat16, float32, round_to
+from format_table import E4M3, Format, Spec, parse_spec
 
 Number = int | float
 
@@ -24,86 +31,82 @@ EXACT_FORMATS = {
     "uint8": "<B",
 }
 ITEM_BYTES = {"bfloat16": 2} | {name: struct.calcsize(f) for name, f in EXACT_FORMATS.items()}
-DEFAULT_BLOCK = 128
-INT4_GROUP = 32
 
 
-def bfloat16(bits: int) -> float:
-    """The number that 16 bits of bfloat16 stand for: the upper half of a float32."""
-    return float(struct.unpack("<f", struct.pack("<I", bits << 16))[0])
+def slice_scale_bytes(format: Format) -> int:
+    """Of the scale that the whole slice has."""
+    return 4 if format.scale == "e4m3" else 0
 
 
-def parse_spec(spec: str) -> tuple[str, int]:
-    """``"int8/32"`` -> ``("int8", 32)``; the block is 0 for formats without one."""
-    base, _, block = spec.partition("/")
-    if base in ("int8", "int4"):
-        return base, int(block) if block else DEFAULT_BLOCK
-    return base, 0
-
-
-def payload_bytes(spec: str, dtype: str, count: int) -> int:
+def payload_bytes(spec: Spec, dtype: str, count: int) -> int:
     """Bytes of a slice of ``count`` values."""
-    base, block = parse_spec(spec)
-    if base == "exact":
-        return count * ITEM_BYTES[dtype]
-    if base == "bf16":
-        return count * 2
-    blocks = -(-count // block)
-    return 2 * blocks + (count if base == "int8" else -(-count // 2))
+    if spec.format is None:
+        return count * (ITEM_BYTES[dtype] if spec.base == "exact" else 2)
+    if count == 0:
+        return 0
+    scales = ceil_div(count, spec.block) * spec.format.scale_bytes
+    return slice_scale_bytes(spec.format) + scales + code_bytes(spec.format, count)
 
 
-def int8_codes(codes: bytes, count: int) -> list[int]:
-    """One two's-complement byte per value."""
-    return list(struct.unpack(f"<{count}b", codes))
+def number_or_nan(value: float, refuses_sign: bool) -> float:
+    """A scale: what is infinite counts as NaN, and what has a sign in most formats."""
+    if not math.isfinite(value) or (refuses_sign and math.copysign(1, value) < 0):
+        return math.nan
+    return value
 
 
-def int4_codes(codes: bytes, count: int) -> list[int]:
-    """Groups of 32 values: byte i of h holds value i (low nibble) and value h + i (high nibble)."""
-    values: list[int] = []
-    at = 0
-    while len(values) < count:
-        size = min(INT4_GROUP, count - len(values))
-        half = -(-size // 2)
-        group = codes[at : at + half]
-        at += half
-        nibbles = [byte & 15 for byte in group] + [byte >> 4 for byte in group]
-        values += [n - 16 if n >= 8 else n for n in nibbles[:size]]
-    return values
+def read_scales(spec: Spec, format: Format, payload: bytes, blocks: int) -> list[float]:
+    """Of each block."""
+    begin = slice_scale_bytes(format)
+    data = payload[begin : begin + blocks * format.scale_bytes]
+    if format.scale == "e8m0":
+        return [math.nan if byte == 255 else 2.0 ** (byte + format.exponent) for byte in data]
+    if format.scale == "e4m3":
+        of_slice = number_or_nan(struct.unpack("<f", payload[:4])[0], True)
+        scales = [float32(number_or_nan(E4M3[byte], True) * of_slice) for byte in data]
+        return [number_or_nan(scale, True) for scale in scales]
+    refuses_sign = spec.hadamard or format.name not in ("int8", "int4")
+    patterns = struct.unpack(f"<{blocks}H", data)
+    return [number_or_nan(bfloat16(bits), refuses_sign) for bits in patterns]
 
 
-def round_to(dtype: str, value: float) -> float:
-    """``value`` rounded to nearest even in a value type of 16 bits."""
-    if dtype == "float32" or not math.isfinite(value):
-        return value
-    bits, least, largest = (8, -133, 2.0**128) if dtype == "bfloat16" else (11, -24, 2.0**16)
-    if value == 0:
-        return value
-    exponent = max(math.frexp(value)[1] - bits, least)
-    rounded = float(round(Fraction(value) / Fraction(2) ** exponent) * Fraction(2) ** exponent)
-    return math.copysign(math.inf if abs(rounded) >= largest else abs(rounded), value)
+def turn_back(spec: Spec, dtype: str, values: list[float]) -> list[float]:
+    """Undoes +hadamard."""
+    out: list[float] = []
+    for begin in range(0, len(values), spec.block):
+        part = values[begin : begin + spec.block]
+        out += block_rotation.back(part) if len(part) == spec.block else part
+    return block_rotation.limited(out, dtype)
 
 
-def decode(spec: str, dtype: str, count: int, payload: bytes) -> list[Number]:
+def decode_blocks(
+    spec: Spec, format: Format, dtype: str, count: int, payload: bytes
+) -> list[float]:
+    """The values of a slice of a format with blocks."""
+    blocks = ceil_div(count, spec.block)
+    scales = read_scales(spec, format, payload, blocks)
+    codes = unpack_codes(format, payload[len(payload) - code_bytes(format, count) :], count)
+    values = []
+    for index, code in enumerate(codes):
+        level = math.nan if code is None else format.levels[code]
+        values.append(float32(level * scales[index // spec.block]))
+    if spec.hadamard:
+        values = turn_back(spec, dtype, values)
+    return [round_to(dtype, value) for value in values]
+
+
+def decode(text: str, dtype: str, count: int, payload: bytes) -> list[Number]:
     """The values of a slice. ValueError if the payload has another size than its values need."""
-    if len(payload) != payload_bytes(spec, dtype, count):
-        raise ValueError(
-            f"{spec} of {count} {dtype}: {payload_bytes(spec, dtype, count)} bytes expected, "
-            f"{len(payload)} found"
-        )
-    base, block = parse_spec(spec)
-    if base == "bf16" or (base == "exact" and dtype == "bfloat16"):
+    spec = parse_spec(text)
+    expected = payload_bytes(spec, dtype, count)
+    if len(payload) != expected:
+        raise ValueError(f"{text} of {count} {dtype}: {expected} bytes, not {len(payload)}")
+    if spec.format is not None:
+        return list(decode_blocks(spec, spec.format, dtype, count, payload)) if count else []
+    if spec.base == "bf16" or dtype == "bfloat16":
         patterns = struct.unpack(f"<{count}H", payload)
         return [round_to(dtype, bfloat16(bits)) for bits in patterns]
-    if base == "exact":
-        return [value for (value,) in struct.iter_unpack(EXACT_FORMATS[dtype], payload)]
-    blocks = -(-count // block)
-    scales = [bfloat16(bits) for bits in struct.unpack(f"<{blocks}H", payload[: 2 * blocks])]
-    codes = (int8_codes if base == "int8" else int4_codes)(payload[2 * blocks :], count)
-    values: list[Number] = []
-    for index, code in enumerate(codes):
-        scale = scales[index // block]
-        values.append(round_to(dtype, code * scale) if math.isfinite(scale) else math.nan)
-    return values
+    return [value for (value,) in struct.iter_unpack(EXACT_FORMATS[dtype], payload)]
 
 
 def main() -> None:

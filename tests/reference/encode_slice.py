@@ -1,82 +1,147 @@
 """Encodes float values as slice payloads, written from docs/codecs.md ("Encoding") alone.
 
-Exact arithmetic throughout; the roundings that the document names are made one by one. An encoder
-may do more than a decoder needs, but this one pins the bytes: the golden payloads come out of it.
+The roundings that the document names are made one by one. An encoder may do more than a decoder
+needs, but this one pins the bytes: the golden payloads come out of it.
 """
 
 from __future__ import annotations
 
+import bisect
 import math
 import struct
 from fractions import Fraction
+from itertools import pairwise
 
-from decode_slice import INT4_GROUP, bfloat16, parse_spec, round_to
+import block_rotation
+from code_packing import pack_codes
+from float_rounding import LARGEST_BITS, bfloat16, bits_of, float32, float_of, round_to
+from format_table import E4M3, Format, Spec, parse_spec
 
 NAN_SCALE = 0x7FC0
-#: The first magnitude that is no finite number of the type.
-OVERFLOW = {
-    "float32": Fraction(2) ** 128,
-    "bfloat16": Fraction(2) ** 128 * (1 - Fraction(1, 512)),
-    "float16": Fraction(65520),
-}
-#: What rounds to a finite number of the type, as a float32.
-LARGEST = {
-    "float32": Fraction(2) ** 128 * (1 - Fraction(1, 2**24)),
-    "bfloat16": Fraction(2) ** 128 * (1 - Fraction(1, 512)) - Fraction(2) ** 104,
-    "float16": Fraction(65520) - Fraction(1, 2**8),
-}
-CODE_MAX = {"int8": 127, "int4": 7}
+NAN_BYTES = {"bf16": b"\xc0\x7f", "mean": b"\xc0\x7f", "e8m0": b"\xff", "e4m3": b"\x7f"}
+#: 1/s of anything larger is not exact for s = 2^k.
+BF16_SCALE_MAX = 2.0**127
+LEAST_NORMAL = 2.0**-126
+MEAN_SUMS = 16
 
 
-def round_float32(value: Fraction) -> Fraction:
-    """Nearest float32, ties to even; no overflow is expected."""
-    if value == 0:
-        return value
-    exponent = -149
-    while abs(value) >= Fraction(2) ** (exponent + 24):
-        exponent += 1
-    return round(value / Fraction(2) ** exponent) * Fraction(2) ** exponent
+def largest_of(dtype: str) -> float:
+    """L of the document."""
+    return float_of(LARGEST_BITS[dtype])
 
 
-def scale_bits(absmax: float, base: str, dtype: str) -> int:
-    """The least bfloat16 with code_max * scale >= absmax, within the type's range; or NaN."""
-    if not math.isfinite(absmax) or Fraction(absmax) >= OVERFLOW[dtype]:
-        return NAN_SCALE
-    code_max = CODE_MAX[base]
+def top_bf16(format: Format, dtype: str) -> float:
+    """The largest scale that keeps the largest level finite."""
+    top = Fraction(largest_of(dtype)) / Fraction(format.largest)
+    bits = bits_of(BF16_SCALE_MAX) >> 16
+    while Fraction(bfloat16(bits)) > top:
+        bits -= 1
+    return bfloat16(bits)
 
-    def reach(bits: int) -> Fraction:
-        return code_max * Fraction(bfloat16(bits))
 
+def bf16_up(format: Format, dtype: str, absmax: float) -> float:
+    """The least bfloat16 that brings ``absmax`` into the levels."""
     low, high = 0, 0x7F7F
     while low < high:  # bfloat16 patterns of one sign are ordered like their values
         middle = (low + high) // 2
-        low, high = (low, middle) if reach(middle) >= Fraction(absmax) else (middle + 1, high)
-    while reach(low) > LARGEST[dtype]:
-        low -= 1
-    return low
+        reaches = Fraction(format.largest) * Fraction(bfloat16(middle)) >= Fraction(absmax)
+        low, high = (low, middle) if reaches else (middle + 1, high)
+    return min(bfloat16(low), top_bf16(format, dtype))
 
 
-def codes_of(values: list[float], bits: int, base: str) -> list[int]:
-    """The codes of one block."""
-    if bits in (0, NAN_SCALE):
-        return [0] * len(values)
-    scale = Fraction(bfloat16(bits))
-    factor = Fraction(2) ** 64 if scale < Fraction(2) ** -126 else Fraction(1)
-    inverse = round_float32(1 / (scale * factor))
-    limit = CODE_MAX[base]
-    products = [round_float32(Fraction(x) * factor * inverse) for x in values]
-    return [max(-limit, min(limit, round(p))) for p in products]
+def mean_scale(format: Format, dtype: str, block: list[float]) -> float:
+    """The mean magnitude, in sixteen sums."""
+    sums = [0.0] * MEAN_SUMS
+    for i, x in enumerate(block):
+        sums[i % MEAN_SUMS] = float32(sums[i % MEAN_SUMS] + float32(abs(x) * 2.0**-10))
+    half = MEAN_SUMS // 2
+    while half > 0:
+        for j in range(half):
+            sums[j] = float32(sums[j] + sums[j + half])
+        half //= 2
+    mean = float32(sums[0] * float32(1024 / len(block)))
+    return min(round_to("bfloat16", mean), top_bf16(format, dtype))
 
 
-def pack_int4(codes: list[int]) -> bytes:
-    """Nibbles in groups of 32 values."""
-    out = bytearray()
-    for begin in range(0, len(codes), INT4_GROUP):
-        group = [code & 15 for code in codes[begin : begin + INT4_GROUP]]
-        half = -(-len(group) // 2)
-        high = group[half:] + [0] * (2 * half - len(group))
-        out += bytes(low | (h << 4) for low, h in zip(group[:half], high, strict=True))
-    return bytes(out)
+def e8m0_byte(format: Format, dtype: str, absmax: float) -> int:
+    """The least power of two that brings ``absmax`` into the levels."""
+    byte = 0
+    largest = Fraction(format.largest)
+    while byte < 254:
+        scale = Fraction(2) ** (byte + format.exponent)
+        if scale * largest >= Fraction(absmax):
+            break
+        if 2 * scale * largest > Fraction(largest_of(dtype)):
+            break
+        byte += 1
+    return byte
+
+
+def nearest_e4m3(value: float) -> int:
+    """Ties to the even byte; 448 at most."""
+    exact = Fraction(value)
+    return min(range(0x7F), key=lambda byte: (abs(Fraction(E4M3[byte]) - exact), byte % 2))
+
+
+def choose_scale(
+    format: Format, dtype: str, block: list[float], of_slice: float
+) -> tuple[bytes, float]:
+    """A block's scale on the wire, and as a number."""
+    absmax = math.nan if any(math.isnan(x) for x in block) else max(abs(x) for x in block)
+    if not absmax <= largest_of(dtype):
+        return NAN_BYTES[format.scale], math.nan
+    if format.scale == "e8m0":
+        byte = e8m0_byte(format, dtype, absmax)
+        return bytes([byte]), 2.0 ** (byte + format.exponent)
+    if format.scale == "e4m3":
+        wanted = float32(float32(absmax / format.largest) / of_slice) if of_slice > 0 else 0.0
+        byte = nearest_e4m3(wanted)
+        return bytes([byte]), float32(E4M3[byte] * of_slice)
+    is_mean = format.scale == "mean"
+    scale = mean_scale(format, dtype, block) if is_mean else bf16_up(format, dtype, absmax)
+    return struct.pack("<H", bits_of(scale) >> 16), scale
+
+
+def minifloat_code(format: Format, u: float) -> int:
+    """The nearest magnitude, ties to the even code, and the sign of ``u``."""
+    half = 1 << (format.bits - 1)
+    top = format.levels.index(format.largest)
+    exact = Fraction(min(abs(u), format.largest))
+    code = bisect.bisect_right(format.levels, exact, 0, top + 1) - 1
+    if code < top:
+        down = exact - Fraction(format.levels[code])
+        up = Fraction(format.levels[code + 1]) - exact
+        code += 1 if up < down or (up == down and code % 2 == 1) else 0
+    return code + (half if math.copysign(1, u) < 0 else 0)
+
+
+def choose_code(format: Format, u: float) -> int:
+    """Of a scaled value."""
+    if format.kind == "minifloat":
+        return minifloat_code(format, u)
+    if format.kind == "integer":
+        top = int(format.largest)
+        return max(-top, min(top, round(Fraction(u)))) % (1 << format.bits)
+    return sum(u >= float32(a / 2 + b / 2) for a, b in pairwise(format.levels))
+
+
+def codes_of(format: Format, block: list[float], scale: float) -> list[int]:
+    """Of one block."""
+    if not scale > 0:
+        return [format.zero_code] * len(block)
+    factor = 2.0**64 if scale < LEAST_NORMAL else 1.0
+    inverse = float32(1 / (scale * factor))
+    return [choose_code(format, float32(x * factor * inverse)) for x in block]
+
+
+def slice_scale(format: Format, dtype: str, values: list[float]) -> float:
+    """t of the document."""
+    largest = largest_of(dtype)
+    top = max((abs(x) for x in values if abs(x) <= largest), default=0.0)
+    scale = float32(top / (format.largest * 448))
+    if float32(float32(448 * scale) * format.largest) > largest:
+        scale = float_of(bits_of(scale) - 1)
+    return scale
 
 
 def bf16_bits(value: float, dtype: str) -> int:
@@ -85,22 +150,39 @@ def bf16_bits(value: float, dtype: str) -> int:
         return NAN_SCALE
     rounded = round_to("bfloat16", value)
     last = bfloat16(0x7F7F if dtype == "float32" else 0x477F)
-    if math.isfinite(value) and Fraction(abs(value)) < OVERFLOW[dtype] and abs(rounded) > last:
+    if abs(value) <= largest_of(dtype) and abs(rounded) > last:
         rounded = math.copysign(last, value)
-    return int(struct.unpack("<I", struct.pack("<f", rounded))[0]) >> 16
+    return bits_of(rounded) >> 16
 
 
-def encode(spec: str, dtype: str, values: list[float]) -> bytes:
+def transformed(spec: Spec, dtype: str, values: list[float]) -> tuple[list[float], list[bool]]:
+    """The values as they are coded, and which blocks have no finite values."""
+    out: list[float] = []
+    lost: list[bool] = []
+    for begin in range(0, len(values), spec.block):
+        block = values[begin : begin + spec.block]
+        rotates = spec.hadamard and len(block) == spec.block
+        coded = block_rotation.there(block) if rotates else block
+        out += coded
+        lost.append(rotates and block_rotation.overflows(coded, dtype))
+    return out, lost
+
+
+def encode(text: str, dtype: str, values: list[float]) -> bytes:
     """The payload of a slice in a lossy format."""
-    base, block = parse_spec(spec)
-    if base == "bf16":
+    spec = parse_spec(text)
+    format = spec.format
+    if format is None:
         return struct.pack(f"<{len(values)}H", *(bf16_bits(x, dtype) for x in values))
-    scales: list[int] = []
+    if not values:
+        return b""
+    coded, lost = transformed(spec, dtype, values)
+    of_slice = slice_scale(format, dtype, coded) if format.scale == "e4m3" else 0.0
+    out = struct.pack("<f", of_slice) if format.scale == "e4m3" else b""
     codes: list[int] = []
-    for begin in range(0, len(values), block):
-        part = values[begin : begin + block]
-        absmax = math.nan if any(math.isnan(x) for x in part) else max(abs(x) for x in part)
-        scales.append(scale_bits(absmax, base, dtype))
-        codes += codes_of(part, scales[-1], base)
-    packed = struct.pack(f"<{len(codes)}b", *codes) if base == "int8" else pack_int4(codes)
-    return struct.pack(f"<{len(scales)}H", *scales) + packed
+    for number, begin in enumerate(range(0, len(coded), spec.block)):
+        block = coded[begin : begin + spec.block]
+        wire, scale = choose_scale(format, dtype, [math.inf] if lost[number] else block, of_slice)
+        out += wire
+        codes += codes_of(format, block, scale)
+    return out + pack_codes(format, codes)

@@ -17,6 +17,7 @@ sys.path.insert(0, str(HERE.parents[1] / "reference"))
 
 from decode_slice import EXACT_FORMATS, Number, decode  # noqa: E402
 from encode_slice import bf16_bits, encode  # noqa: E402
+from format_table import ALL, Format  # noqa: E402
 
 CANONICAL_NAN = {
     "float32": "0000c07f",
@@ -91,6 +92,55 @@ def lossy_cases() -> list[tuple[str, str, str, list[Number]]]:
     return cases
 
 
+def format_cases(format: Format, hadamard: str) -> list[tuple[str, str, str, list[Number]]]:
+    """What every format with blocks must get right, with and without the modifier."""
+    least = min(format.default_block, 32)
+    spec = f"{format.name}/{least}{hadamard}"
+    spread = [x * 4.0 ** (i % 23 - 11) for i, x in enumerate(normal(least + 5, seed=5))]
+    mixed: list[Number] = [*normal(least, 2.0**-60, 6), *normal(least, 2.0**60, 7), math.nan, 1.5]
+    both: list[tuple[str, str, list[Number]]] = [
+        ("ragged", "float32", normal(2 * least + 3, 3.0, 2)),
+        ("spread", "float32", spread),
+        ("mixed_blocks", "float32", mixed),
+        ("inf_block", "float32", [-math.inf, *normal(least + 3)]),
+        ("zeros", "float32", [0.0, -0.0, *[0.0] * least]),
+        ("huge", "float32", [FLOAT32_MAX, 2.0**127, *normal(least - 2, 1e38 / 4), -FLOAT32_MAX]),
+        ("tiny", "float32", normal(least + 1, 2.0**-125)),
+        ("denormal", "float32", normal(least + 1, 2.0**-133)),
+        ("bfloat16_max", "bfloat16", [BFLOAT16_MAX, -BFLOAT16_MAX] * (least // 2) + [1.0]),
+        ("float16_max", "float16", [65504.0, *[65472.0] * (least - 1), -65504.0]),
+    ]
+    plain: list[tuple[str, str, list[Number]]] = [
+        ("short_1", "float32", normal(1, seed=1)),
+        ("short_7", "float32", normal(7, seed=7)),
+        ("three_groups", "float32", normal(101, seed=3)),
+        ("least", "float32", [2.0**-149, -(2.0**-149), 0.0, 2.0**-147]),
+        ("ties", "float32", [x / 4 for x in range(-28, 29, 2)]),
+        ("bfloat16", "bfloat16", normal(least + 2)),
+        ("float16", "float16", normal(least + 2)),
+        ("float16_denormal", "float16", normal(least, 2.0**-20)),
+    ]
+    cases = both if hadamard else both + plain
+    return [(name, spec, dtype, values) for name, dtype, values in cases]
+
+
+def worked_cases() -> list[tuple[str, str, str, list[Number]]]:
+    """The rows of docs/codecs.md, "Scale rules" and "The modifier +hadamard"."""
+    ramp: list[Number] = [0.0, 1.0, -2.0, 0.5, 3.0]
+    specs = "int3/32 int1/32 five/32 fp8e4m3/32 fp8e5m2/32 mxfp8:e4m3 mxfp8:e5m2 mxfp6:e2m3"
+    specs += " mxfp6:e3m2 mxfp4 mxint8 nvfp4 nf4/32"
+    defaults: list[tuple[str, str, str, list[Number]]] = [
+        ("default_block", format.name, "float32", normal(140, seed=4)) for format in ALL[1:]
+    ]
+    return [
+        *(("worked_example", spec, "float32", ramp) for spec in specs.split()),
+        ("worked_example", "nvfp4+hadamard", "float32", [1.0, *[0.0] * 15]),
+        ("normal_300", "int6/128+hadamard", "float32", normal(300)),
+        ("normal_1030", "five/1024+hadamard", "float16", normal(1030)),
+        *defaults,
+    ]
+
+
 def exact_cases() -> list[tuple[str, str, str, list[Number]]]:
     """Values that travel as they are."""
     floats: list[Number] = [1.5, -0.0, math.inf, -2.25]
@@ -106,7 +156,12 @@ def exact_cases() -> list[tuple[str, str, str, list[Number]]]:
 def main() -> None:
     """Writes the file."""
     lines = []
-    for name, spec, dtype, values in lossy_cases() + exact_cases():
+    cases = lossy_cases() + worked_cases()
+    for modifier in ("", "+hadamard"):
+        for format in ALL:
+            if modifier or format.name not in ("int8", "int4"):
+                cases += format_cases(format, modifier)
+    for name, spec, dtype, values in cases + exact_cases():
         array = pack(dtype, values)
         # What the type rounds away is gone before a codec sees it.
         payload = array if spec == "exact" else encode(spec, dtype, unpack(dtype, array))

@@ -1,0 +1,131 @@
+"""The formats with blocks, as docs/codecs.md ("Specs", "Levels") has them. No code of tersum's."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from float_rounding import float_of
+
+ALIASES = {"mxfp8": "mxfp8:e4m3", "mxfp6": "mxfp6:e2m3"}
+NF4_BITS = """bf800000 bf3239b1 bf066b30 beca32a0 be91a24d be3d353f bdba7871 00000000
+3da2faff 3e24cae3 3e7c04dd 3ead033a 3ee1a4b8 3f1007ab 3f3913b3 3f800000"""
+NF4 = [float_of(int(bits, 16)) for bits in NF4_BITS.split()]
+
+
+def integer_levels(bits: int) -> list[float]:
+    """Two's complement."""
+    half = 1 << (bits - 1)
+    return [float(code if code < half else code - 2 * half) for code in range(2 * half)]
+
+
+def minifloat_levels(exponent_bits: int, mantissa_bits: int) -> list[float]:
+    """Every code of a minifloat, specials of the two OFP8 formats included."""
+    bias = 2 ** (exponent_bits - 1) - 1
+    half = 1 << (exponent_bits + mantissa_bits)
+    levels = []
+    for code in range(half):
+        exponent, mantissa = code >> mantissa_bits, code & ((1 << mantissa_bits) - 1)
+        fraction = mantissa / 2**mantissa_bits + (1 if exponent > 0 else 0)
+        levels.append(fraction * 2.0 ** (max(exponent, 1) - bias))
+    if (exponent_bits, mantissa_bits) == (4, 3):
+        levels[0x7F] = math.nan
+    if (exponent_bits, mantissa_bits) == (5, 2):
+        levels[0x7C:] = [math.inf, math.nan, math.nan, math.nan]
+    return levels + [-level for level in levels]
+
+
+@dataclass(frozen=True)
+class Format:
+    """One base format."""
+
+    name: str
+    kind: str  #: how a code is chosen: "integer", "minifloat" or "table"
+    bits: int
+    levels: list[float]  #: by code
+    packing: str  #: "bytes", "nibbles", "planes" or "triples"
+    scale: str  #: "bf16", "mean", "e8m0" or "e4m3"
+    default_block: int
+
+    @property
+    def largest(self) -> float:
+        """The largest level that is written."""
+        if self.kind == "integer":
+            return 2.0 ** (self.bits - 1) - 1
+        return max(level for level in self.levels if math.isfinite(level))
+
+    @property
+    def zero_code(self) -> int:
+        """What is written where there is nothing to code."""
+        return self.levels.index(0.0) if 0.0 in self.levels else 1
+
+    @property
+    def exponent(self) -> int:
+        """What an E8M0 byte of 0 stands for, as a power of two."""
+        return -133 if self.name == "mxint8" else -127
+
+    @property
+    def scale_bytes(self) -> int:
+        """On the wire, per block."""
+        return 2 if self.scale in ("bf16", "mean") else 1
+
+
+def packing_of(bits: int) -> str:
+    """Bytes and nibbles where they fit, planes elsewhere."""
+    return {8: "bytes", 4: "nibbles"}.get(bits, "planes")
+
+
+def integer(bits: int) -> Format:
+    """int8 to int2."""
+    block = 128 if bits >= 4 else 32
+    levels = integer_levels(bits)
+    return Format(f"int{bits}", "integer", bits, levels, packing_of(bits), "bf16", block)
+
+
+def minifloat(name: str, shape: tuple[int, int], scale: str, block: int) -> Format:
+    """shape: bits of exponent and mantissa."""
+    bits = 1 + sum(shape)
+    levels = minifloat_levels(*shape)
+    return Format(name, "minifloat", bits, levels, packing_of(bits), scale, block)
+
+
+ALL = [
+    *(integer(bits) for bits in range(8, 1, -1)),
+    Format("int1", "table", 1, [-1.0, 1.0], "planes", "mean", 32),
+    Format("five", "table", 3, [-2.0, -1.0, 0.0, 1.0, 2.0], "triples", "bf16", 32),
+    minifloat("fp8e4m3", (4, 3), "bf16", 128),
+    minifloat("fp8e5m2", (5, 2), "bf16", 128),
+    minifloat("mxfp8:e4m3", (4, 3), "e8m0", 32),
+    minifloat("mxfp8:e5m2", (5, 2), "e8m0", 32),
+    minifloat("mxfp6:e2m3", (2, 3), "e8m0", 32),
+    minifloat("mxfp6:e3m2", (3, 2), "e8m0", 32),
+    minifloat("mxfp4", (2, 1), "e8m0", 32),
+    Format("mxint8", "integer", 8, integer_levels(8), "bytes", "e8m0", 32),
+    minifloat("nvfp4", (2, 1), "e4m3", 16),
+    Format("nf4", "table", 4, NF4, "nibbles", "bf16", 64),
+]
+FORMATS = {format.name: format for format in ALL}
+E4M3 = minifloat_levels(4, 3)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A spec that was read: ``format`` is None for "exact" and "bf16"."""
+
+    base: str
+    format: Format | None
+    block: int
+    hadamard: bool
+
+
+def parse_spec(text: str) -> Spec:
+    """``"int8/32+hadamard"`` and its like; of specs that are none it finds only some."""
+    head, *modifiers = text.split("+")
+    base, _, block = head.partition("/")
+    base = ALIASES.get(base, base)
+    if base not in FORMATS:
+        return Spec(base, None, 0, False)
+    if modifiers not in ([], ["hadamard"]):
+        raise ValueError(f"unknown modifiers {modifiers}")
+    format = FORMATS[base]
+    return Spec(base, format, int(block) if block else format.default_block, bool(modifiers))
