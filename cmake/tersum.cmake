@@ -126,8 +126,8 @@ function(tersum_precompile_test_headers name)
 endfunction()
 
 # A GoogleTest program, run as one ctest test per shard (a process per test case would cost more
-# than the cases). LABELS: quick (seconds; runs under ASan too), threads (has several; those that are
-# quick run under TSan), per_isa, sim, net, e2e.
+# than the cases). LABELS: quick (seconds; runs under ASan too), threads (has several; if quick it
+# runs under TSan), per_isa, sim, net, e2e.
 # A program without a single test fails. SERIAL: nothing else runs beside it (it measures time).
 function(tersum_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "NO_MAIN;SERIAL" "TIMEOUT;SHARDS" "SOURCES;DEPS;LABELS")

@@ -1,0 +1,99 @@
+"""What formats do to data, simulated in NumPy from docs/codecs.md: for errors, not for bytes.
+
+Quantizers work in float64 on whole arrays; a handful of values in a million may take the other of
+two equally near codes. No code of tersum's. Functions are pure.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from block_rotation import signs
+from format_table import Format, parse_spec
+
+Array = npt.NDArray[np.float64]
+#: Values that repeat their channels, and the channels that stick out.
+CHANNELS = 4096
+OUTLIERS = (5, 1030, 2222, 4001)
+
+
+def make_data(kind: str, ranks: int, count: int, seed: int) -> npt.NDArray[np.float32]:
+    """``normal``; ``grad``: a log-normal(1.5) magnitude per element, shared by the ranks; ``act``:
+    four channels of 4,096 a hundred times as large; ``identical``: the same on all ranks."""
+    random = np.random.default_rng(seed)
+    if kind == "identical":
+        return np.repeat(random.standard_normal((1, count)), ranks, 0).astype(np.float32)
+    data = random.standard_normal((ranks, count))
+    if kind == "grad":
+        data *= np.exp(1.5 * random.standard_normal(count))
+    if kind == "act":
+        data[:, np.isin(np.arange(count) % CHANNELS, OUTLIERS)] *= 100
+    return data.astype(np.float32)
+
+
+def rotation(block: int) -> Array:
+    """+hadamard: its transpose, divided by the block, leads there, itself back."""
+    h = np.ones((1, 1))
+    while len(h) < block:
+        h = np.block([[h, h], [h, -h]])
+    return h * np.array(signs(block))
+
+
+def scales_of(format: Format, blocks: Array) -> Array:
+    """One for each row."""
+    absmax = np.abs(blocks).max(1)
+    if format.scale == "mean":
+        return np.abs(blocks).mean(1)
+    wanted = absmax / format.largest
+    mantissa, exponent = np.frexp(wanted)
+    if format.scale == "e8m0":
+        return np.ldexp(1.0, np.where(mantissa == 0.5, exponent - 1, exponent))
+    if format.scale == "bf16":
+        return np.ldexp(np.ceil(mantissa * 256) / 256, exponent)
+    of_slice = absmax.max() / format.largest / 448
+    mantissa, exponent = np.frexp(np.maximum(wanted / of_slice, 2.0**-20))
+    # Three bits behind the leading one, and no step finer than 2^-9.
+    step = np.ldexp(1.0, np.maximum(exponent - 4, -9))
+    return np.round(wanted / of_slice / step) * step * of_slice
+
+
+def quantize(spec: str, values: npt.NDArray[np.floating]) -> Array:
+    """What is left of ``values`` after one coding; their number is a multiple of the block."""
+    parsed = parse_spec(spec)
+    format = parsed.format
+    assert format is not None
+    blocks = values.astype(np.float64).reshape(-1, parsed.block)
+    turn = rotation(parsed.block) if parsed.hadamard else None
+    if turn is not None:
+        blocks = blocks @ turn.T / parsed.block
+    scales = scales_of(format, blocks)[:, None]
+    scaled = np.divide(blocks, scales, out=np.zeros_like(blocks), where=scales > 0)
+    levels = np.unique([x for x in format.levels if abs(x) <= format.largest])
+    if format.kind == "integer":
+        nearest = np.clip(np.rint(scaled), -format.largest, format.largest)
+    else:
+        nearest = levels[np.searchsorted((levels[1:] + levels[:-1]) / 2, scaled)]
+    decoded = nearest * scales
+    return (decoded if turn is None else decoded @ turn).reshape(-1)
+
+
+def two_step(spec: str, data: npt.NDArray[np.float32]) -> Array:
+    """The sum over the ranks (rows): each owns a chunk, adds its own part as it is to what the
+    others sent, and sends the sum on."""
+    ranks, count = data.shape
+    chunk = count // ranks
+    result = np.empty(count)
+    for owner in range(ranks):
+        part = data[:, owner * chunk : (owner + 1) * chunk]
+        total = part[owner].astype(np.float64)
+        for rank in range(ranks):
+            if rank != owner:
+                total = total + quantize(spec, part[rank])
+        result[owner * chunk : (owner + 1) * chunk] = quantize(spec, total)
+    return result
+
+
+def relative_error(got: npt.ArrayLike, data: npt.NDArray[np.float32]) -> float:
+    """Of a sum over the ranks, in the L2 norm."""
+    exact = data.astype(np.float64).sum(0)
+    return float(np.linalg.norm(np.asarray(got, np.float64) - exact) / np.linalg.norm(exact))
