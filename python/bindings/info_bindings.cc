@@ -116,8 +116,8 @@ void bind_info(nb::module_& module) {
       "Nanoseconds, one way, for a cache line between two CPUs; negative: not measurable.");
   module.def("encode_payload", &encode_bytes, nb::arg("spec"), nb::arg("dtype"), nb::arg("values"),
              "The payload of values given as bytes.");
-  module.def("decode_payload", &decode_bytes, nb::arg("spec"), nb::arg("dtype"),
-             nb::arg("payload"), nb::arg("values"), "Decodes a payload into the bytes of values.");
+  module.def("decode_payload", &decode_bytes, nb::arg("spec"), nb::arg("dtype"), nb::arg("payload"),
+             nb::arg("values"), "Decodes a payload into the bytes of values.");
   module.def("codec_error_bounds", &codec_error_bounds, nb::arg("spec"), nb::arg("dtype"),
              nb::arg("absmax"), nb::arg("bounds"),
              "Fills `bounds` with each block's largest error.");
