@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <random>
 
 #include "runtime/group_id.h"
@@ -11,15 +10,23 @@
 namespace tersum {
 namespace {
 
-// Sizes of the arrays in bytes. Eightfold steps: between two of them time is close to a power law.
+// Sizes of the arrays in bytes. Eightfold steps, at most: between two of them time is close to a
+// power law.
 constexpr std::array<size_t, 6> kSizes = {1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20, 16 << 20};
-constexpr int kRounds = 3;
+// Rounds at each size, odd: as many as fit into kRoundsSeconds, so that short calls, whose times
+// vary most, are measured often.
+constexpr int kRoundsMin = 3;
+constexpr int kRoundsMax = 21;
+constexpr double kRoundsSeconds = 8e-3;
+// One to warm up, one to see how long a round takes.
+constexpr int kTurnsBefore = 2;
 // one_shot sends (n - 1) arrays per rank: beyond this it has lost everywhere.
 constexpr size_t kOneShotBytesMax = 256 * 1024;
 constexpr int kOneShotRanksMax = 8;
 // A cached table holds while probes are within this factor of it.
 constexpr double kCacheSlack = 2.0;
 constexpr size_t kProbeBytes = 64 << 10;
+constexpr int kProbeRounds = 5;
 
 class Tuning {
  public:
@@ -32,10 +39,13 @@ class Tuning {
       if (!cached.ok() || !cached->empty()) return cached;
     }
     begun_ns_ = clock_.now_ns();
-    for (const size_t bytes : kSizes) {
-      TERSUM_RETURN_IF_ERROR(measure_size(bytes));
-      // All ranks know the same longest time, so all stop at the same size.
-      if (elapsed_s_ + 8 * size_s_ > static_cast<double>(request_.budget_ms) * 1e-3) break;
+    for (size_t i = 0; i < kSizes.size(); ++i) {
+      TERSUM_RETURN_IF_ERROR(measure_size(kSizes[i]));
+      if (i + 1 == kSizes.size()) break;
+      // All ranks know the same longest times, so all stop at the same size.
+      const auto growth = static_cast<double>(kSizes[i + 1]) / static_cast<double>(kSizes[i]);
+      const double next_s = growth * turn_s_ * (kTurnsBefore + kRoundsMin);
+      if (elapsed_s_ + next_s > static_cast<double>(request_.budget_ms) * 1e-3) break;
     }
     TuningTable table(std::move(points_));
     if (!request_.key.empty()) write_tuning_cache(request_.key, table);
@@ -63,7 +73,7 @@ class Tuning {
   std::vector<TuningPoint> points_;
   int64_t begun_ns_ = 0;
   double elapsed_s_ = 0;  // agreed
-  double size_s_ = 0;     // agreed: the size measured last
+  double turn_s_ = 0;     // agreed: every way once, at the size measured last
 };
 
 void Tuning::grow_arrays(size_t count) {
@@ -105,32 +115,41 @@ Status Tuning::measure_way(const TuningWay& way, size_t bytes, int rounds,
   return {};
 }
 
-// The slowest rank decides how long a call took, and the fastest round what it takes undisturbed.
+int rounds_for(double turn_s) {
+  const double fit = std::min(kRoundsSeconds / std::max(turn_s, 1e-9), double{kRoundsMax});
+  return std::max(static_cast<int>(fit), kRoundsMin) | 1;
+}
+
+// The slowest rank decides how long a call took, and the median round how long it takes: a way that
+// is quick only when all goes well is not the best one.
 Status Tuning::measure_size(size_t bytes) {
   grow_arrays(bytes / sizeof(float));
   std::vector<TuningWay> ways;
   for (const PlanKind plan : plans_for(bytes)) {
     for (const std::string_view codec : tuning_codecs()) ways.push_back({codec, plan});
   }
-  const int64_t begun_ns = clock_.now_ns();
-  std::vector<double> seconds;
   std::vector<double> unused;
   for (const TuningWay& way : ways) TERSUM_RETURN_IF_ERROR(measure_way(way, bytes, 1, unused));
+  const int64_t begun_ns = clock_.now_ns();
+  for (const TuningWay& way : ways) TERSUM_RETURN_IF_ERROR(measure_way(way, bytes, 1, unused));
+  std::vector<double> turn = {seconds_since(begun_ns)};
+  TERSUM_RETURN_IF_ERROR(agree_on_largest(turn));
+  turn_s_ = turn[0];
+  const auto rounds = static_cast<size_t>(rounds_for(turn_s_));
   // The ways take turns, so that a disturbance does not fall on one of them alone.
-  for (int round = 0; round < kRounds; ++round) {
+  std::vector<double> seconds;
+  for (size_t round = 0; round < rounds; ++round) {
     for (const TuningWay& way : ways) TERSUM_RETURN_IF_ERROR(measure_way(way, bytes, 1, seconds));
   }
-  seconds.push_back(seconds_since(begun_ns));
   seconds.push_back(seconds_since(begun_ns_));
   TERSUM_RETURN_IF_ERROR(agree_on_largest(seconds));
   elapsed_s_ = seconds.back();
-  size_s_ = seconds[seconds.size() - 2];
+  std::vector<double> own(rounds);
   for (size_t w = 0; w < ways.size(); ++w) {
-    double fastest = std::numeric_limits<double>::max();
-    for (size_t round = 0; round < kRounds; ++round) {
-      fastest = std::min(fastest, seconds[round * ways.size() + w]);
-    }
-    points_.push_back({ways[w], bytes, std::max(fastest, 1e-9)});
+    for (size_t round = 0; round < rounds; ++round) own[round] = seconds[round * ways.size() + w];
+    const auto middle = own.begin() + static_cast<ptrdiff_t>(rounds / 2);
+    std::nth_element(own.begin(), middle, own.end());
+    points_.push_back({ways[w], bytes, std::max(*middle, 1e-9)});
   }
   return {};
 }
@@ -155,7 +174,7 @@ Result<TuningTable> Tuning::agreed_cache() {
   // The largest size tells of the link's rate where latency hides it from the small one.
   size_t largest = kProbeBytes;
   for (const TuningPoint& point : table.points()) largest = std::max(largest, point.bytes);
-  Result<bool> holds = still_true(table, kProbeBytes, kRounds);
+  Result<bool> holds = still_true(table, kProbeBytes, kProbeRounds);
   if (holds.ok() && holds.value() && largest > kProbeBytes) holds = still_true(table, largest, 1);
   if (!holds.ok()) return holds.status();
   return holds.value() ? table : TuningTable();
@@ -171,8 +190,9 @@ Result<bool> Tuning::still_true(const TuningTable& table, size_t bytes, int roun
   std::vector<double> seconds;
   TERSUM_RETURN_IF_ERROR(measure_way(probe, bytes, rounds + 1, seconds));
   TERSUM_RETURN_IF_ERROR(agree_on_largest(seconds));
-  const double fastest = *std::min_element(seconds.begin() + 1, seconds.end());
-  return fastest < kCacheSlack * *expected && *expected < kCacheSlack * fastest;
+  const auto middle = seconds.begin() + 1 + rounds / 2;
+  std::nth_element(seconds.begin() + 1, middle, seconds.end());
+  return *middle < kCacheSlack * *expected && *expected < kCacheSlack * *middle;
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 namespace tersum {
 namespace {
 
-// A quantized way must be faster by this factor: minima of a few calls wander by some percent.
+// A quantized way must be faster by this factor: medians of a few calls wander by some percent.
 constexpr double kClearGain = 1.1;
 // How far beyond its largest measured size a way may be used: one_shot is measured while small.
 constexpr double kReach = 4;

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Is ``codec="auto"`` ever slower than exact? Sweeps 1 KiB to 256 MiB of float32 on one link.
+
+    python3 bench/tuning/auto_sweep.py [--ranks 2] [--transport shm|tcp] [--link 1gbit]
+
+Prints one row per size: medians of both, what auto took, and the ratio. The two take turns within
+one run of ``tersum perf``. A row is marked when auto is slower by more than 3 % and more than 1 us,
+and when it took what exact took, so that the ratio says nothing but how noisy the machine is.
+Exit status 1 if any is slower.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+# (least bytes, most bytes, iterations). Each band begins one size early and makes many short calls:
+# in the first tenths of a second the scheduler has not yet given each rank a core of its own.
+BANDS = [
+    (256, 16 << 10, 12000),
+    (16 << 10, 256 << 10, 8000),
+    (256 << 10, 4 << 20, 800),
+    (4 << 20, 64 << 20, 40),
+    (64 << 20, 256 << 20, 9),
+]
+SLOWER = 1.03
+SLOWER_US = 1.0
+
+
+def measure(low: int, high: int, iterations: int, arguments: list[str]) -> list[dict[str, Any]]:
+    """The rows of ``tersum perf`` for one band of sizes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.json"
+        command = [sys.executable, "-m", "tersum", "perf", "--codec", "exact,auto", "--explain"]
+        command += ["--min-bytes", str(low), "--max-bytes", str(high), "--factor", "4"]
+        command += ["--iters", str(iterations), "--warmup", str(iterations // 8 + 3)]
+        command += ["--json", str(path), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(done.stdout + done.stderr)
+        rows: list[dict[str, Any]] = json.loads(path.read_text())
+        return rows
+
+
+def path_of(row: dict[str, Any]) -> str:
+    """``"int8/128 two_step"``: what the calls of a row took."""
+    taken: str = row["explanation"].split(":")[0].split(",")[0]
+    return taken
+
+
+def compare(exact: dict[str, Any], auto: dict[str, Any]) -> bool:
+    """Prints one row; True when auto is slower."""
+    same = path_of(auto) == path_of(exact)
+    lost_us = auto["time_us"] - exact["time_us"]
+    ratio = auto["time_us"] / exact["time_us"]
+    slower = not same and ratio > SLOWER and lost_us > SLOWER_US
+    kib = auto["bytes"] >> 10
+    size = f"{kib} KiB" if kib < 1024 else f"{kib >> 10} MiB"
+    times = " | ".join(f"{row['time_us']:,.1f} us" for row in (exact, auto))
+    verdict = "the same path" if same else "slower" if slower else ""
+    print(f"| {size} | {times} | {path_of(auto)} | {ratio:.2f} | {verdict} |", flush=True)
+    return slower
+
+
+def main() -> int:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ranks", default="2")
+    parser.add_argument("--transport")
+    parser.add_argument("--link")
+    parser.add_argument("--from-bytes", type=int, default=0, help="leave smaller bands out")
+    parser.add_argument("--to-bytes", type=int, default=1 << 62, help="leave larger bands out")
+    parser.add_argument("--slow", type=int, default=1, help="divide the iterations by this")
+    options = parser.parse_args()
+    arguments = ["--ranks", options.ranks]
+    arguments += ["--transport", options.transport] if options.transport else []
+    arguments += ["--link", options.link] if options.link else []
+    slower = 0
+    print("| f32 | exact | auto | auto took | auto over exact | |\n|---|---|---|---|---|---|")
+    for low, high, iterations in BANDS:
+        if 4 * low < options.from_bytes or high > options.to_bytes:
+            continue
+        rows = measure(low, high, max(iterations // options.slow, 5), arguments)
+        for exact, auto in zip(rows[2::2], rows[3::2], strict=True):
+            slower += compare(exact, auto)
+    return 1 if slower else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
