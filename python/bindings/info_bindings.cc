@@ -15,6 +15,7 @@
 #include "bindings.h"
 #include "tersum/codec_info.h"
 #include "tersum/codec_payload.h"
+#include "tersum/codec_speed.h"
 #include "tersum/core_distance.h"
 #include "tersum/isa.h"
 #include "tersum/topology_info.h"
@@ -27,6 +28,7 @@ namespace nb = nanobind;
 namespace {
 
 using Doubles = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Floats = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Bounds = nb::ndarray<double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 std::tuple<std::string, std::string, uint32_t, bool, double> describe_codec(
@@ -118,6 +120,18 @@ void bind_info(nb::module_& module) {
              "The payload of values given as bytes.");
   module.def("decode_payload", &decode_bytes, nb::arg("spec"), nb::arg("dtype"), nb::arg("payload"),
              nb::arg("values"), "Decodes a payload into the bytes of values.");
+  module.def(
+      "codec_speed",
+      [](const std::string& spec, Floats values, size_t rounds) {
+        const std::span<const float> view(values.data(), values.size());
+        const CodecSpeed speed = value_or_throw([&] {
+          const nb::gil_scoped_release unlocked;
+          return measure_codec_speed(spec, view, rounds);
+        }());
+        return std::tuple(speed.encode, speed.decode_add);
+      },
+      nb::arg("spec"), nb::arg("values"), nb::arg("rounds"),
+      "Encoding and decode-adding, as multiples of memcpy's speed.");
   module.def("codec_error_bounds", &codec_error_bounds, nb::arg("spec"), nb::arg("dtype"),
              nb::arg("absmax"), nb::arg("bounds"),
              "Fills `bounds` with each block's largest error.");

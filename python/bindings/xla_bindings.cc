@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@
 
 #include "bindings.h"
 #include "tersum/options.h"
+#include "xla/ffi_call_recorder.h"
 #include "xla/ffi_handlers.h"
 #include "xla/ffi_invocation.h"
 #include "xla/ffi_world_gate.h"
@@ -125,6 +127,9 @@ nb::dict row_to_dict(const HloReportRow& row) {
   out["promoted"] = row.promoted;
   out["wire_bf16"] = row.wire_bf16;
   out["reason"] = row.reason;
+  out["fingerprint"] = row.fingerprint;
+  out["number"] = row.operation;
+  out["channels"] = nb::tuple(nb::cast(row.channels));
   return out;
 }
 
@@ -188,6 +193,65 @@ nb::dict stats() {
   return out;
 }
 
+nb::bytes as_bytes(const std::vector<std::byte>& data) {
+  return nb::bytes(data.data(), data.size());
+}
+
+nb::dict recorded_to_dict(const xla_ffi::RecordedCall& call) {
+  nb::list operands;
+  for (const auto& operand : call.operands) {
+    operands.append(nb::make_tuple(std::string(data_type_name(operand.type)),
+                                   as_bytes(operand.input), as_bytes(operand.output)));
+  }
+  nb::dict out;
+  out["collective"] = std::string(collective_name(call.collective));
+  out["device"] = call.device;
+  out["group"] = nb::cast(call.group);
+  out["fingerprint"] = static_cast<int64_t>(call.operation.fingerprint);
+  out["number"] = call.operation.operation;
+  out["occurrence"] = call.occurrence;
+  out["key"] = call.key;
+  out["codec"] = call.codec;
+  out["plan"] = call.plan;
+  out["operands"] = operands;
+  return out;
+}
+
+nb::object take_recorded() {
+  std::vector<std::unique_ptr<xla_ffi::RecordedCall>> calls;
+  const bool more = [&] {
+    const nb::gil_scoped_release no_gil;
+    return xla_ffi::CallRecorder::instance().take(calls);
+  }();
+  if (!more) return nb::none();
+  nb::list out;
+  for (const auto& call : calls) out.append(recorded_to_dict(*call));
+  return out;
+}
+
+void bind_recorder(nb::module_& xla) {
+  using xla_ffi::CallRecorder;
+  xla.def(
+      "start_recording",
+      [](int64_t calls_per_site, int64_t bytes_max) {
+        throw_if_error(CallRecorder::instance().start({calls_per_site, bytes_max}));
+      },
+      nb::arg("calls_per_site"), nb::arg("bytes_max"),
+      "Keeps copies of calls from now on; InvalidArgumentError while a recording is not over.");
+  xla.def("take_recorded", &take_recorded,
+          "The calls that have ended since, as dicts; waits for some. None when all is over.");
+  xla.def(
+      "stop_recording", [] { CallRecorder::instance().stop(); },
+      "Admits no more calls; take_recorded() then ends with the calls in flight.");
+  xla.def(
+      "recording_counts",
+      [] {
+        const auto counts = CallRecorder::instance().counts();
+        return nb::make_tuple(counts.beyond_calls, counts.beyond_bytes, counts.failed);
+      },
+      "Calls left out: beyond the calls per site, beyond the bytes, failed.");
+}
+
 }  // namespace
 
 void bind_xla(nb::module_& module) {
@@ -216,6 +280,7 @@ void bind_xla(nb::module_& module) {
         WorldGate::instance().with_world(group, [](const auto&) {});
       },
       nb::arg("group"), "Begins to make the world that serves `group`; never blocks.");
+  bind_recorder(xla);
   xla.def("stats", &stats, "Sums over the calls of this process.");
   xla.def(
       "close",

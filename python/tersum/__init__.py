@@ -9,11 +9,15 @@ import os
 
 from tersum import _core
 from tersum._arrays import DTYPES
+from tersum._capture_files import Capture, CaptureSummary
 from tersum._core import open_store
+from tersum._eager_capture import capture
 from tersum.codecs import (
     CodecInfo,
+    CodecSpeed,
     codec_error_bound,
     codec_info,
+    codec_speed,
     codec_wire_bytes,
     decode_payload,
     encode_payload,
@@ -65,8 +69,11 @@ def available_isas() -> list[str]:
 __all__ = [
     "DTYPES",
     "AbortedError",
+    "Capture",
+    "CaptureSummary",
     "ClosedError",
     "CodecInfo",
+    "CodecSpeed",
     "Communicator",
     "CommunicatorStats",
     "DisagreementError",
@@ -93,8 +100,10 @@ __all__ = [
     "Work",
     "__version__",
     "available_isas",
+    "capture",
     "codec_error_bound",
     "codec_info",
+    "codec_speed",
     "codec_wire_bytes",
     "decode_payload",
     "encode_payload",

@@ -26,6 +26,13 @@ class CodecInfo(NamedTuple):
     wire_bits: float  #: per value, scales included
 
 
+class CodecSpeed(NamedTuple):
+    """Multiples of memcpy's speed over the same bytes of float32; 0.5 takes twice as long."""
+
+    encode: float
+    decode_add: float  #: one contribution decoded and added to values of one's own
+
+
 def known_codecs() -> list[str]:
     """The formats without block: ``exact``, ``bf16``, ``int8``, …"""
     return _core.known_codecs()
@@ -63,6 +70,16 @@ def decode_payload(
     values = np.empty(count, np.uint16 if dtype == "bfloat16" else np.dtype(dtype))
     _core.decode_payload(spec, dtype, payload, values.view(np.uint8))
     return values
+
+
+def codec_speed(spec: str, x: npt.ArrayLike, rounds: int = 25) -> CodecSpeed:
+    """How fast ``spec`` is here, on one core, over the values of ``x`` as float32.
+
+    The medians of ``rounds`` measurements, each taken beside one of memcpy over the same bytes:
+    64 Ki values stay in a core's cache. Releases the GIL.
+    """
+    values = np.ascontiguousarray(x, np.float32).reshape(-1)
+    return CodecSpeed(*_core.codec_speed(spec, values, rounds))
 
 
 def codec_error_bound(spec: str, absmax: float, dtype: str = "float32") -> float:

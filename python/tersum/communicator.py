@@ -10,11 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from tersum import _core
-from tersum._arrays import (
-    read_input,
-    without_overlap,
-)
+from tersum import _core, _eager_capture
+from tersum._arrays import Source, Target, read_input, without_overlap
 from tersum._call_arguments import call_ms, call_options, target_for
 from tersum._coalesce import start_coalesced
 from tersum._moves import MoveCalls
@@ -147,12 +144,16 @@ class Communicator(MoveCalls):
             topology_text(topology),
             tuning_rules,
         )
+        self.name = name  #: equal on all its ranks
+        self._splits = 0  # so far, which are as many on all ranks
         _open.add(self)
 
     @classmethod
-    def _of(cls, core: _core.Communicator) -> Communicator:
+    def _of(cls, core: _core.Communicator, name: str) -> Communicator:
         made = cls.__new__(cls)
         made._core = core
+        made.name = name
+        made._splits = 0
         _open.add(made)
         return made
 
@@ -193,11 +194,12 @@ class Communicator(MoveCalls):
             type(x) is np.ndarray
             and type(out) is np.ndarray
             and max_rel_error == 0
+            and _eager_capture.running is None
             and self._core.all_reduce_plain(x, out, op, codec, plan, call_ms(timeout_ms))
         ):
             return out  # type: ignore[return-value]  # an array like x
         how = call_options(codec, plan, timeout_ms, max_rel_error, attended=True)
-        return self._all_reduce(x, op, out, how).result()
+        return self._all_reduce(x, op, out, how, (codec, plan)).result()
 
     def all_reduce_async(
         self,
@@ -212,7 +214,7 @@ class Communicator(MoveCalls):
     ) -> Work[Array]:
         """:meth:`all_reduce` in the background."""
         how = call_options(codec, plan, timeout_ms, max_rel_error, attended=False)
-        return self._all_reduce(x, op, out, how)
+        return self._all_reduce(x, op, out, how, (codec, plan))
 
     def all_reduce_coalesced(
         self,
@@ -270,7 +272,7 @@ class Communicator(MoveCalls):
         ``(rank + 1) * k`` of the reduction, of shape ``(k, ...)``.
         """
         how = call_options(codec, plan, timeout_ms, max_rel_error, attended=True)
-        return self._reduce_scatter(x, op, out, how).result()
+        return self._reduce_scatter(x, op, out, how, (codec, plan)).result()
 
     def reduce_scatter_async(
         self,
@@ -285,7 +287,7 @@ class Communicator(MoveCalls):
     ) -> Work[Array]:
         """:meth:`reduce_scatter` in the background."""
         how = call_options(codec, plan, timeout_ms, max_rel_error, attended=False)
-        return self._reduce_scatter(x, op, out, how)
+        return self._reduce_scatter(x, op, out, how, (codec, plan))
 
     def all_gather(
         self,
@@ -398,7 +400,9 @@ class Communicator(MoveCalls):
         Collective over this communicator; blocks. A negative color takes part and gets None.
         """
         part = self._core.split(color, key)
-        return None if part is None else Communicator._of(part)
+        self._splits += 1
+        name = f"{self.name}/{self._splits}.{color}"
+        return None if part is None else Communicator._of(part, name)
 
     def abort(self, reason: str = "aborted by the caller") -> None:
         """Ends all calls in flight with AbortedError, here and on the other ranks; the communicator
@@ -439,14 +443,19 @@ class Communicator(MoveCalls):
         self._core.error_bounds(collective, codec, plan, count, dtype, largest, sums, bound)
         return float(bound[0])
 
-    def _all_reduce(self, x: Array, op: str, out: Any, how: _core.CallOptions) -> Work[Array]:
+    def _all_reduce(
+        self, x: Array, op: str, out: Any, how: _core.CallOptions, asked: tuple[str, str]
+    ) -> Work[Array]:
         source = read_input(x)
         target = target_for(out, source, source.shape)
         source = without_overlap(source, target, in_place=True)
+        target = self._recorded("all_reduce", op, asked, source, target)
         core = self._core.start_all_reduce(source.data, target.data, source.dtype, op, how)
         return Work(core, target)
 
-    def _reduce_scatter(self, x: Array, op: str, out: Any, how: _core.CallOptions) -> Work[Array]:
+    def _reduce_scatter(
+        self, x: Array, op: str, out: Any, how: _core.CallOptions, asked: tuple[str, str]
+    ) -> Work[Array]:
         source = read_input(x)
         if not source.shape or source.shape[0] % self.size != 0:
             raise InvalidArgumentError(
@@ -456,8 +465,17 @@ class Communicator(MoveCalls):
         shape = (source.shape[0] // self.size, *source.shape[1:])
         target = target_for(out, source, shape)
         source = without_overlap(source, target, in_place=False)
+        target = self._recorded("reduce_scatter", op, asked, source, target)
         core = self._core.start_reduce_scatter(source.data, target.data, source.dtype, op, how)
         return Work(core, target)
+
+    def _recorded(
+        self, collective: str, op: str, asked: tuple[str, str], source: Source, target: Target
+    ) -> Target:
+        capture = _eager_capture.running
+        if capture is None:
+            return target
+        return capture.record(self, collective, op, asked, source, target)
 
     def _all_gather(self, x: Array, out: Any, how: _core.CallOptions) -> Work[Array]:
         source = read_input(x)

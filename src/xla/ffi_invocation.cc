@@ -15,6 +15,7 @@
 
 #include "base/check.h"
 #include "runtime/device_world.h"
+#include "xla/ffi_call_recorder.h"
 #include "xla/ffi_completer.h"
 
 namespace tersum::xla_ffi {
@@ -31,6 +32,8 @@ class Pending {
 
   // Starts one call per operand; on the handler's thread or the gate's.
   void start(const Result<std::shared_ptr<DeviceWorld>>& world, bool in_handler);
+  // Before start(): copies the inputs if somebody records.
+  void record(const Invocation& invocation, uint32_t occurrence);
 
  private:
   static void on_operand_done(void* context, const Status& status);
@@ -57,6 +60,7 @@ class Pending {
   std::atomic<size_t> open_;
   std::mutex error_mutex_;
   Status error_;
+  std::unique_ptr<RecordedCall> record_;
 };
 
 Pending::Pending(const Invocation& invocation, std::span<const int64_t> group, PlanKind plan,
@@ -77,6 +81,11 @@ Pending::Pending(const Invocation& invocation, std::span<const int64_t> group, P
     keys_.push_back(call_key({invocation.groups, invocation.group_size, invocation.operation,
                               invocation.run_id, occurrence, i}));
   }
+}
+
+void Pending::record(const Invocation& invocation, uint32_t occurrence) {
+  if (keys_.empty()) return;
+  record_ = CallRecorder::instance().admit(invocation, group_, occurrence, keys_.front());
 }
 
 KeyedCall Pending::keyed_call(uint32_t operand) const {
@@ -133,6 +142,8 @@ void Pending::release(bool in_handler) {
 
 void Pending::end() {
   std::unique_ptr<Pending> self(this);
+  // Before done_, after which the buffers are the program's again.
+  if (record_) CallRecorder::instance().finish(std::move(record_), operands_, error_.ok());
   done_(context_, error_.ok() ? Status() : describe(error_));
   self.reset();
   // Last: the program may have gone on to its next collective inside done_, so that the number
@@ -192,6 +203,7 @@ void start_invocation(WorldGate& gate, OccurrenceCounter& occurrences, const Inv
   g_open_invocations.fetch_add(1);
   auto* const pending =
       new Pending(invocation, group.value(), plan.value(), occurrence, done, context);
+  pending->record(invocation, occurrence);
   // The gate's answer comes on this thread or on its own: only here may the end run inline.
   const auto handler_thread = std::this_thread::get_id();
   gate.with_world(group.value(), [pending, handler_thread](const auto& world) {

@@ -40,6 +40,14 @@ bool is_flat(const HloShape& shape) {
   return true;
 }
 
+int64_t minor_dimension(const HloInstruction& instruction) {
+  const auto shape = parse_hlo_shape(instruction.shape);
+  if (!shape.ok() || shape.value().dimensions.empty() || !is_flat(shape.value())) return 0;
+  const HloShape& array = shape.value();
+  if (!array.has_layout) return array.dimensions.front();
+  return array.dimensions[static_cast<size_t>(array.minor_to_major.front())];
+}
+
 Status not_plain() { return unsupported("its reducer is not a plain add of two parameters"); }
 
 // A scalar of `element_type`.
@@ -133,6 +141,14 @@ HloPayload measure_payload(const HloGraph& graph, HloNode node) {
       return {};
     }
     out.element_type = shape.value().element_type;
+  }
+  return out;
+}
+
+std::vector<int64_t> operand_channels(const HloGraph& graph, HloNode node) {
+  std::vector<int64_t> out;
+  for (const HloNode operand : graph.operands(node)) {
+    out.push_back(operand == kNoHloNode ? 0 : minor_dimension(graph.at(operand)));
   }
   return out;
 }

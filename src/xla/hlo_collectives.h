@@ -28,6 +28,8 @@ struct HloPayload {
 // For the report: the operands' element types, and elements and bytes as far as they are known.
 std::string describe_element_types(const HloGraph& graph, HloNode node);
 HloPayload measure_payload(const HloGraph& graph, HloNode node);
+// Of each operand, the size of its minor dimension; 0 for scalars and shapes not understood.
+std::vector<int64_t> operand_channels(const HloGraph& graph, HloNode node);
 
 // True when XLA promoted this operation: its f32 reducer is named so.
 bool is_promoted(const HloGraph& graph, HloNode node);

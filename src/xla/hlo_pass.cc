@@ -149,6 +149,8 @@ class Pass {
     row.elements = payload.elements;
     row.bytes = payload.bytes;
     row.operation = operation;
+    row.fingerprint = fingerprint_;
+    row.channels = operand_channels(graph_, candidate.node);
     row.promoted = is_promoted(graph_, candidate.node);
     return row;
   }

@@ -84,6 +84,10 @@ struct HloReportRow {
   int64_t bytes = 0;
   std::string groups;  // "2 groups of 4"; empty where they are not understood
   int64_t operation = 0;
+  int64_t fingerprint = 0;  // of the module; with `operation` it names the rewritten call
+  // Of each operand, the size of the dimension whose neighbours lie side by side in memory; 0 where
+  // there is none or the shape is not understood.
+  std::vector<int64_t> channels;
   HloOutcome outcome = HloOutcome::kLeftAlone;
   std::string codec;  // when rewritten
   // Promoted by XLA from bf16 to f32 before the pass saw it.

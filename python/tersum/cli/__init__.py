@@ -1,5 +1,5 @@
-"""The command ``tersum``: ``perf`` measures collectives, ``plan`` predicts them, ``info``
-describes the machine, ``trace`` merges traces.
+"""The command ``tersum``: ``perf`` measures collectives, ``plan`` predicts them, ``tune-codec``
+ranks formats on captured sums, ``info`` describes the machine, ``trace`` merges traces.
 
 Also ``python -m tersum``.
 """
@@ -10,7 +10,13 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from tersum.cli import info_command, perf_command, plan_command, trace_command
+from tersum.cli import (
+    info_command,
+    perf_command,
+    plan_command,
+    trace_command,
+    tune_codec_command,
+)
 from tersum.cli.command_error import CommandError
 from tersum.errors import TersumError
 
@@ -25,6 +31,7 @@ def build_parser() -> argparse.ArgumentParser:
     perf_command.add_parser(commands)
     plan_command.add_parser(commands)
     trace_command.add_parser(commands)
+    tune_codec_command.add_parser(commands)
     return parser
 
 

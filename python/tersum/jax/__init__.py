@@ -6,7 +6,8 @@
 All-reduces and reduce-scatters of float32, bfloat16 and float16 (``psum``, ``psum_scatter`` and
 what XLA's partitioner inserts for sharded matmuls) then go over tersum wherever a group spans
 processes. ``report()`` tells what became of each, ``stats()`` what it cost, ``psum()`` chooses a
-codec for one sum. ``python -m tersum.jax program.py`` runs a program without even that line.
+codec for one sum, ``capture()`` writes down what is summed. ``python -m tersum.jax program.py``
+runs a program without even that line.
 """
 
 from tersum.jax._jax_version import require_jax as _require_jax
@@ -15,6 +16,7 @@ from tersum.jax._jax_version import require_xla_core as _require_xla_core
 _require_jax()
 _require_xla_core()
 
+from tersum.jax._capture import capture  # noqa: E402
 from tersum.jax._explicit_psum import psum  # noqa: E402
 from tersum.jax._install import (  # noqa: E402
     install,
@@ -29,6 +31,7 @@ __all__ = [
     "CollectiveRow",
     "Report",
     "Stats",
+    "capture",
     "install",
     "installed",
     "psum",

@@ -110,6 +110,11 @@ def installed() -> bool:
     return options is not None and options.all_collectives
 
 
+def active() -> bool:
+    """True while some sums travel through tersum: installed, or asked for by ``psum`` alone."""
+    return _switch.options is not None
+
+
 def report() -> Report:
     """Every collective of every program compiled since tersum was installed, and what became of it.
 

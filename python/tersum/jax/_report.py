@@ -24,6 +24,9 @@ class CollectiveRow:
     promoted: bool  # XLA made float32 of bfloat16 before tersum saw it
     wire_bf16: bool  # ... and it travels as bfloat16 without loss
     reason: str
+    fingerprint: int = 0  # of the program; with `number` it names the operation in a capture
+    number: int = 0  # among the program's collectives
+    channels: tuple[int, ...] = ()  # of each operand: size of its minor dimension; 0: unknown
 
     @property
     def travels_as(self) -> str:
