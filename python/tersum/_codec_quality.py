@@ -17,6 +17,7 @@ import numpy.typing as npt
 from tersum._captured_calls import CapturedSite
 from tersum.codecs import (
     CodecInfo,
+    CodecSpeed,
     codec_info,
     codec_speed,
     codec_wire_bytes,
@@ -112,21 +113,34 @@ class CallError(NamedTuple):
     outliers: float  # their share of the positions
 
 
-def error_of(total: Floats, inputs: Floats) -> CallError | None:
-    """Of a call; None where there is nothing to compare with: a sum of 0, or not finite."""
-    exact = inputs.astype(np.float64).sum(0)
-    magnitude = np.abs(exact)
-    norm = float(np.linalg.norm(exact))
-    if norm == 0 or not np.isfinite(norm):
-        return None
-    wrong = total.astype(np.float64) - exact
-    body = magnitude <= OUTLIER_MEDIANS * np.median(magnitude[magnitude > 0])
-    body_norm = float(np.linalg.norm(exact[body]))
-    return CallError(
-        float(np.linalg.norm(wrong)) / norm,
-        float(np.linalg.norm(wrong[body])) / body_norm,
-        1.0 - float(body.mean()),
-    )
+class Truth(NamedTuple):
+    """A call's exact sum, and its norms."""
+
+    exact: npt.NDArray[np.float64]
+    body: npt.NDArray[np.bool_]
+    norm: float
+    body_norm: float
+
+    @classmethod
+    def of(cls, inputs: Floats) -> Truth | None:
+        """None where there is nothing to compare with: a sum of 0, or one that is not finite."""
+        exact = inputs.sum(0, dtype=np.float64)
+        norm = float(np.linalg.norm(exact))
+        if norm == 0 or not np.isfinite(norm):
+            return None
+        magnitude = np.abs(exact)
+        body = magnitude <= OUTLIER_MEDIANS * np.median(magnitude[magnitude > 0])
+        return cls(exact, body, norm, float(np.linalg.norm(exact[body])))
+
+    def error_of(self, total: Floats) -> CallError:
+        """How far ``total`` is from it."""
+        wrong = total - self.exact
+        square = wrong * wrong
+        return CallError(
+            float(np.sqrt(square.sum())) / self.norm,
+            float(np.sqrt(square[self.body].sum())) / self.body_norm,
+            1.0 - float(self.body.mean()),
+        )
 
 
 @dataclass
@@ -160,12 +174,24 @@ def default_specs() -> list[str]:
 
 
 def measure(specs: Sequence[str], sites: Sequence[CapturedSite], ranks: int) -> list[SpecQuality]:
-    """Each spec on all calls of all sites (of at least ``ranks`` values), fewest bits first; with
-    ``ranks`` 0 each site has as many as were captured. InvalidArgumentError for an unknown spec,
-    and when no call is left to measure on."""
-    known = [codec_info(spec).spec for spec in specs]  # before anything long
+    """Each spec on all calls of all sites, fewest bits first; with ``ranks`` 0 each site has as
+    many as were captured. InvalidArgumentError for an unknown spec, and when no call is left to
+    measure on."""
+    # Before anything long.
+    tallies = {spec: _Tally() for spec in dict.fromkeys(codec_info(spec).spec for spec in specs)}
+    for site in sites:
+        sums = {spec: simulator(spec, site) for spec in tallies}
+        for inputs in site.inputs(ranks or site.ranks):
+            truth = Truth.of(inputs)
+            for spec, tally in tallies.items():
+                tally.add(site.name, sums[spec].next(inputs), truth)
+    if not any(tally.errors for tally in tallies.values()):
+        raise InvalidArgumentError(
+            f"there is no call to measure on{f' with {ranks} ranks' if ranks else ''}: all sums "
+            "are 0 or not finite, or too few were captured; capture more calls, or name fewer ranks"
+        )
     sample = _sample(sites)
-    found = [_measure_one(spec, sites, ranks, sample) for spec in dict.fromkeys(known)]
+    found = [tally.quality(spec, codec_speed(spec, sample)) for spec, tally in tallies.items()]
     found.sort(key=lambda quality: (quality.bits, quality.error))
     best = float("inf")
     for quality in found:
@@ -174,43 +200,34 @@ def measure(specs: Sequence[str], sites: Sequence[CapturedSite], ranks: int) -> 
     return found
 
 
-def _measure_one(
-    spec: str, sites: Sequence[CapturedSite], ranks: int, sample: Floats
-) -> SpecQuality:
-    errors: list[CallError] = []
-    by_site: dict[str, CallError] = {}
-    wire_bytes = values = 0
-    for site in sites:
-        sums = simulator(spec, site)
-        of_site = []
-        for inputs in site.inputs(ranks or site.ranks):
-            outcome = sums.next(inputs)
-            wire_bytes += outcome.wire_bytes
-            values += outcome.values
-            error = error_of(outcome.total, inputs)
-            if error is not None:
-                of_site.append(error)
-        if of_site:
-            by_site[site.name] = _mean(of_site)
-        errors += of_site
-    if not errors:
-        raise InvalidArgumentError(
-            f"there is no call to measure on{f' with {ranks} ranks' if ranks else ''}: all sums "
-            "are 0 or not finite, or too few were captured; capture more calls, or name fewer ranks"
+class _Tally:
+    """What one spec has come to so far."""
+
+    def __init__(self) -> None:
+        self.errors: list[CallError] = []
+        self._of_sites: dict[str, list[CallError]] = {}
+        self._wire_bytes = self._values = 0
+
+    def add(self, site: str, outcome: Outcome, truth: Truth | None) -> None:
+        self._wire_bytes += outcome.wire_bytes
+        self._values += outcome.values
+        if truth is not None:
+            error = truth.error_of(outcome.total)
+            self.errors.append(error)
+            self._of_sites.setdefault(site, []).append(error)
+
+    def quality(self, spec: str, speed: CodecSpeed) -> SpecQuality:
+        mean = _mean(self.errors)
+        return SpecQuality(
+            spec,
+            8 * self._wire_bytes / self._values,
+            mean.error,
+            max(error.error for error in self.errors),
+            mean.body,
+            speed.encode,
+            speed.decode_add,
+            sites={name: _mean(errors) for name, errors in self._of_sites.items()},
         )
-    mean = _mean(errors)
-    worst = max(error.error for error in errors)
-    speed = codec_speed(spec, sample)
-    return SpecQuality(
-        spec,
-        8 * wire_bytes / values,
-        mean.error,
-        worst,
-        mean.body,
-        speed.encode,
-        speed.decode_add,
-        sites=by_site,
-    )
 
 
 def recommend(

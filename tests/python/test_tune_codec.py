@@ -46,6 +46,12 @@ def write_capture(directory: Path, calls: list[np.ndarray], **changes: Any) -> N
         (folder / "index.json").write_text(json.dumps(index))
 
 
+def error_of(total: np.ndarray, inputs: np.ndarray) -> _codec_quality.CallError:
+    truth = _codec_quality.Truth.of(inputs)
+    assert truth is not None
+    return truth.error_of(total)
+
+
 def tune(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     status = main(["tune-codec", *arguments])
     streams = capsys.readouterr()
@@ -81,8 +87,7 @@ def test_errors_against_the_formulas() -> None:
     # Two-step, four ranks: sqrt(1 + 3/4) of one coding's error; int8/128 has 2.85 sigma blocks.
     inputs = make_inputs("normal")
     total = _codec_quality.StatelessSum("int8/128").next(inputs).total
-    measured = _codec_quality.error_of(total, inputs)
-    assert measured is not None
+    measured = error_of(total, inputs)
     assert measured.error == pytest.approx(np.sqrt(1.75) * 2.85 / (127 * np.sqrt(12)), rel=0.03)
     # Nothing sticks out of normal values.
     assert measured.body == measured.error and measured.outliers == 0
@@ -93,20 +98,18 @@ def test_the_body_leaves_exactly_the_outliers_out() -> None:
     inputs[:, 7] = 50
     total = inputs.sum(0)
     total[7] += 40  # an error on the outlier only
-    measured = _codec_quality.error_of(total, inputs)
-    assert measured is not None
+    measured = error_of(total, inputs)
     assert measured.body == 0 and measured.outliers == pytest.approx(0.01)
     assert measured.error == pytest.approx(40 / np.sqrt(99 * 4 + 100**2))
     total = inputs.sum(0)
     total[:7] += 0.5
-    measured = _codec_quality.error_of(total, inputs)
-    assert measured is not None
+    measured = error_of(total, inputs)
     assert measured.body == pytest.approx(np.sqrt(7 * 0.25) / np.sqrt(99 * 4))
 
 
 @pytest.mark.parametrize("inputs", [np.zeros((2, 64)), np.full((2, 64), np.nan)])
 def test_calls_without_a_measure_are_left_out(inputs: np.ndarray) -> None:
-    assert _codec_quality.error_of(np.zeros(64, np.float32), inputs.astype(np.float32)) is None
+    assert _codec_quality.Truth.of(inputs.astype(np.float32)) is None
 
 
 def test_bits_are_those_of_the_payloads() -> None:
