@@ -27,17 +27,19 @@ class BlockCodec final : public Codec {
   [[nodiscard]] size_t wire_bytes(size_t count) const override {
     return slice_bytes(format_, count);
   }
-  void encode(const void* values, size_t count, std::byte* wire) const override {
+  void encode(const void* values, size_t count, std::byte* wire,
+              const SlicePlace& /*place*/) const override {
     block_kernels(format_).encode(format_, values, count, wire);
   }
-  void decode(const std::byte* wire, size_t count, void* values) const override {
+  void decode(const std::byte* wire, size_t count, void* values,
+              const SlicePlace& /*place*/) const override {
     block_kernels(format_).decode(format_, wire, count, values);
   }
-  void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,
-                   void* values) const override;
+  void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
+                   const SlicePlace& place) const override;
   void combine(std::span<const std::byte* const> wires, const void* own, size_t own_index,
-               size_t count, const CombineFinish& finish, std::byte* wire_out,
-               void* values_out) const override {
+               size_t count, const CombineFinish& finish, std::byte* wire_out, void* values_out,
+               const SlicePlace& /*place*/) const override {
     TERSUM_CHECK(finish.op == ReduceOp::kSum || finish.op == ReduceOp::kAverage);
     block_kernels(format_).combine(
         format_, checked_combine_args(wires, own, own_index, count, finish, wire_out, values_out));
@@ -51,7 +53,7 @@ class BlockCodec final : public Codec {
 };
 
 void BlockCodec::decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,
-                             void* values) const {
+                             void* values, const SlicePlace& /*place*/) const {
   TERSUM_CHECK(begin % format_.block == 0 && begin + part <= count);
   TERSUM_CHECK(part % format_.block == 0 || begin + part == count);
   const size_t first = begin / format_.block;

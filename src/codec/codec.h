@@ -42,6 +42,23 @@ struct CombineFinish {
   uint32_t divisor = 1;  // > 1 only for kAverage, at the last combine of a chunk
 };
 
+// Per-channel factors of +flatten, borrowed: channel c of a value is its index in the array modulo
+// `channels`. Each array holds one period and kFactorTail values of the next, so that a tile can be
+// read from any phase.
+struct ChannelFactors {
+  const float* forward = nullptr;  // at most 1
+  const float* undo = nullptr;
+  size_t channels = 1;
+  double undo_max = 1;
+};
+inline constexpr size_t kFactorTail = 4096;
+
+// Where a slice lies in its array, and what its call knows of the channels there.
+struct SlicePlace {
+  size_t first = 0;                         // the slice's first value in the array
+  const ChannelFactors* factors = nullptr;  // null: nothing; equal on all ranks
+};
+
 class Codec {
  public:
   virtual ~Codec() = default;
@@ -57,15 +74,21 @@ class Codec {
   // what some formats have once a slice.
   [[nodiscard]] virtual size_t wire_bytes(size_t count) const = 0;
 
+  // True for a codec that uses SlicePlace::factors; others ignore their place.
+  [[nodiscard]] virtual bool flattens() const { return false; }
+
   // values[count] -> wire[wire_bytes(count)].
-  virtual void encode(const void* values, size_t count, std::byte* wire) const = 0;
+  virtual void encode(const void* values, size_t count, std::byte* wire,
+                      const SlicePlace& place = {}) const = 0;
   // wire[wire_bytes(count)] -> values[count].
-  virtual void decode(const std::byte* wire, size_t count, void* values) const = 0;
+  virtual void decode(const std::byte* wire, size_t count, void* values,
+                      const SlicePlace& place = {}) const = 0;
 
   // Values begin..begin+part-1 of a slice of `count` values: the bits that decode() gives them.
+  // `place` is the slice's.
   // `begin` is a multiple of block(); so is `part`, or it is the rest of the slice.
   virtual void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,
-                           void* values) const = 0;
+                           void* values, const SlicePlace& place = {}) const = 0;
 
   // kInvalidArgument, naming the block or the value, for bytes that no encoder writes. They decode
   // all the same, to NaN or to a number, on every rank alike.
@@ -82,7 +105,7 @@ class Codec {
   // `values_out` may be `own`. At least one contribution in all. Any number of wires.
   virtual void combine(std::span<const std::byte* const> wires, const void* own, size_t own_index,
                        size_t count, const CombineFinish& finish, std::byte* wire_out,
-                       void* values_out) const = 0;
+                       void* values_out, const SlicePlace& place = {}) const = 0;
 
   // Bound on |decode(encode(x)) - x| for every x of a block whose largest magnitude is `absmax`
   // (finite), in exact arithmetic of the values.

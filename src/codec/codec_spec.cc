@@ -8,11 +8,10 @@
 #include <vector>
 
 #include "codec/codec.h"
+#include "codec/codec_modifiers.h"
 
 namespace tersum {
 namespace {
-
-constexpr std::string_view kHadamard = "hadamard";
 
 // The text cut at the grammar's marks; a missing part is empty, an empty one is too.
 struct SpecParts {
@@ -91,13 +90,39 @@ std::string_view take_modifier(std::string_view& text) {
   return modifier;
 }
 
-// False if a modifier is unknown, stands twice or does not compose with the format.
-bool read_modifiers(const FormatRow& row, std::string_view text, PlainSpec& spec) {
+// What is wrong with modifiers, if anything is.
+enum class ModifierFault : uint8_t { kNone, kUnknown, kTwice, kParameter, kRefused };
+
+struct ModifierFinding {
+  ModifierFault fault = ModifierFault::kNone;
+  std::string_view text;             // of the modifier
+  const ModifierRow* row = nullptr;  // null if it is unknown
+  std::string_view refusal;
+};
+
+ModifierFinding enter_modifier(std::string_view text, PlainSpec& spec) {
+  const size_t colon = std::min(text.find(':'), text.size());
+  const std::string_view parameter = text.substr(std::min(colon + 1, text.size()));
+  const ModifierRow* const row = find_modifier(text.substr(0, colon));
+  if (row == nullptr) return {ModifierFault::kUnknown, text, nullptr, {}};
+  if (row->is_set(spec)) return {ModifierFault::kTwice, text, row, {}};
+  const bool colon_alone = colon < text.size() && parameter.empty();
+  if (!row->set(parameter, spec) || colon_alone) return {ModifierFault::kParameter, text, row, {}};
+  return {};
+}
+
+// Enters "+a+b…" into `spec`.
+ModifierFinding read_modifiers(const FormatRow& format, std::string_view text, PlainSpec& spec) {
   while (!text.empty()) {
-    if (take_modifier(text) != kHadamard || !row.rotates || spec.hadamard) return false;
-    spec.hadamard = true;
+    const ModifierFinding finding = enter_modifier(take_modifier(text), spec);
+    if (finding.fault != ModifierFault::kNone) return finding;
   }
-  return true;
+  for (const ModifierRow& row : modifier_rows()) {
+    if (!row.is_set(spec)) continue;
+    const std::string_view refusal = row.refusal(format, spec);
+    if (!refusal.empty()) return {ModifierFault::kRefused, row.name, &row, refusal};
+  }
+  return {};
 }
 
 std::string allowed_blocks(const FormatRow& row) {
@@ -109,21 +134,30 @@ std::string allowed_blocks(const FormatRow& row) {
   return text;
 }
 
-Status explain_modifiers(std::string_view spec, const FormatRow& row, std::string_view text) {
+std::string known_modifiers() {
+  std::string names;
+  for (const ModifierRow& row : modifier_rows()) {
+    if (!names.empty()) names += ", ";
+    names += row.usage;
+  }
+  return names;
+}
+
+Status explain_modifiers(std::string_view spec, const ModifierFinding& finding) {
   const std::string where = "codec " + quoted(spec) + ": ";
-  bool seen = false;
-  while (!text.empty()) {
-    const std::string_view modifier = take_modifier(text);
-    if (modifier != kHadamard) {
-      return invalid_argument(where + "unknown modifier " + quoted(modifier) +
-                              "; known is \"hadamard\"");
-    }
-    if (!row.rotates) {
-      return invalid_argument(where + std::string(row.name) +
-                              " takes no modifier: it has no blocks to transform");
-    }
-    if (seen) return invalid_argument(where + "hadamard stands twice");
-    seen = true;
+  const std::string what = where + "modifier " + quoted(finding.text);
+  switch (finding.fault) {
+    case ModifierFault::kUnknown:
+      return invalid_argument(where + "unknown modifier " + quoted(finding.text) + "; known are " +
+                              known_modifiers());
+    case ModifierFault::kTwice:
+      return invalid_argument(where + std::string(finding.row->name) + " stands twice");
+    case ModifierFault::kParameter:
+      return invalid_argument(what + " is written " + quoted(finding.row->usage));
+    case ModifierFault::kRefused:
+      return invalid_argument(what + " is refused: " + std::string(finding.refusal));
+    case ModifierFault::kNone:
+      break;
   }
   return invalid_argument(where + "no codec");
 }
@@ -153,7 +187,7 @@ bool read_spec(std::string_view text, PlainSpec& spec) {
     if (!block.has_value()) return false;
     spec.block = *block;
   }
-  return read_modifiers(row, parts.modifiers, spec);
+  return read_modifiers(row, parts.modifiers, spec).fault == ModifierFault::kNone;
 }
 
 Status explain_spec(std::string_view text) {
@@ -174,17 +208,14 @@ Status explain_spec(std::string_view text) {
     return invalid_argument("codec " + quoted(text) + ": block " + quoted(parts.block) +
                             " is not allowed; " + allowed_blocks(row));
   }
-  return explain_modifiers(text, row, parts.modifiers);
+  PlainSpec spec;
+  return explain_modifiers(text, read_modifiers(row, parts.modifiers, spec));
 }
 
 Result<CodecSpec> parse_codec_spec(std::string_view text) {
   PlainSpec plain;
   if (!read_spec(text, plain)) return explain_spec(text);
-  CodecSpec spec;
-  spec.base = format_rows()[plain.format].name;
-  spec.block = plain.block;
-  if (plain.hadamard) spec.modifiers.emplace_back(kHadamard);
-  return spec;
+  return describe_spec(plain);
 }
 
 std::string CodecSpec::to_string() const {

@@ -3,7 +3,7 @@
 //   spec     = base [ "/" block ] *( "+" modifier )
 //   base     = a name of format_registry.h, or an alias
 //   block    = a power of two that the format allows
-//   modifier = "hadamard"
+//   modifier = name [ ":" parameter ], a row of codec_modifiers.h
 //
 // Thread safety: pure functions.
 #pragma once

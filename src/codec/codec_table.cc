@@ -3,7 +3,7 @@
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
-#include <tuple>
+#include <utility>
 
 #include "base/check.h"
 #include "codec/codec.h"
@@ -27,7 +27,7 @@ PlainSpec served_spec(const PlainSpec& spec, DataType type, ReduceOp op) {
 class CodecTable {
  public:
   const Codec* get(const PlainSpec& spec, DataType type) {
-    const Key key{spec.format, spec.block, spec.hadamard, type};
+    const Key key{spec, type};
     {
       const std::shared_lock lock(mutex_);
       const auto found = codecs_.find(key);
@@ -40,7 +40,7 @@ class CodecTable {
   }
 
  private:
-  using Key = std::tuple<uint8_t, uint32_t, bool, DataType>;
+  using Key = std::pair<PlainSpec, DataType>;
 
   std::shared_mutex mutex_;
   std::map<Key, std::unique_ptr<const Codec>> codecs_;

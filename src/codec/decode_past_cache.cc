@@ -16,7 +16,7 @@ static_assert(kPartValues >= 3 * kBlockMax);
 }  // namespace
 
 void decode_past_cache(const Codec& codec, const std::byte* wire, size_t count, void* values,
-                       std::vector<std::byte>& scratch) {
+                       const SlicePlace& place, std::vector<std::byte>& scratch) {
   const size_t bytes = count * element_bytes(codec.value_type());
   auto* const to = static_cast<std::byte*>(values);
   // Values that travel as they are need no decoding.
@@ -30,7 +30,7 @@ void decode_past_cache(const Codec& codec, const std::byte* wire, size_t count, 
   if (scratch.size() < kPartValues * value_bytes) scratch.resize(kPartValues * value_bytes);
   for (size_t at = 0; at < count; at += whole) {
     const size_t part = std::min(whole, count - at);
-    codec.decode_part(wire, count, at, part, scratch.data());
+    codec.decode_part(wire, count, at, part, scratch.data(), place);
     stream_copy(to + at * value_bytes, scratch.data(), part * value_bytes);
   }
   stream_fence();
@@ -39,16 +39,16 @@ void decode_past_cache(const Codec& codec, const std::byte* wire, size_t count, 
 void combine_past_cache(const Codec& codec, std::span<const std::byte* const> wires,
                         const void* own, size_t own_index, size_t count,
                         const CombineFinish& finish, std::byte* wire_out, void* values_out,
-                        std::vector<std::byte>& scratch) {
+                        const SlicePlace& place, std::vector<std::byte>& scratch) {
   if (values_out == nullptr || values_out == own) {
-    codec.combine(wires, own, own_index, count, finish, wire_out, values_out);
+    codec.combine(wires, own, own_index, count, finish, wire_out, values_out, place);
   } else if (wire_out != nullptr) {
-    codec.combine(wires, own, own_index, count, finish, wire_out, nullptr);
-    decode_past_cache(codec, wire_out, count, values_out, scratch);
+    codec.combine(wires, own, own_index, count, finish, wire_out, nullptr, place);
+    decode_past_cache(codec, wire_out, count, values_out, place, scratch);
   } else {
     const size_t bytes = count * element_bytes(codec.value_type());
     if (scratch.size() < bytes) scratch.resize(bytes);
-    codec.combine(wires, own, own_index, count, finish, nullptr, scratch.data());
+    codec.combine(wires, own, own_index, count, finish, nullptr, scratch.data(), place);
     stream_copy(static_cast<std::byte*>(values_out), scratch.data(), bytes);
     stream_fence();
   }

@@ -18,13 +18,13 @@ inline constexpr size_t kPastCacheBytesMin = size_t{32} << 20;
 
 // The same bits as codec.decode(). `scratch` grows as needed and is kept by the caller.
 void decode_past_cache(const Codec& codec, const std::byte* wire, size_t count, void* values,
-                       std::vector<std::byte>& scratch);
+                       const SlicePlace& place, std::vector<std::byte>& scratch);
 
 // The same bits as codec.combine(), by way of the wire: what was just encoded is in the cache.
 // Where `values_out` is `own` its lines have been read, and are written as usual.
 void combine_past_cache(const Codec& codec, std::span<const std::byte* const> wires,
                         const void* own, size_t own_index, size_t count,
                         const CombineFinish& finish, std::byte* wire_out, void* values_out,
-                        std::vector<std::byte>& scratch);
+                        const SlicePlace& place, std::vector<std::byte>& scratch);
 
 }  // namespace tersum

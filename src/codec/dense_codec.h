@@ -20,20 +20,22 @@ class DenseCodec : public Codec {
   [[nodiscard]] size_t wire_bytes(size_t count) const override {
     return dense_wire_bytes(format_, count);
   }
-  void encode(const void* values, size_t count, std::byte* wire) const override {
+  void encode(const void* values, size_t count, std::byte* wire,
+              const SlicePlace& /*place*/) const override {
     dense_kernels(format_).encode(format_, values, count, wire);
   }
-  void decode(const std::byte* wire, size_t count, void* values) const override {
+  void decode(const std::byte* wire, size_t count, void* values,
+              const SlicePlace& /*place*/) const override {
     dense_kernels(format_).decode(format_, wire, count, values);
   }
-  void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,
-                   void* values) const override {
+  void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
+                   const SlicePlace& place) const override {
     TERSUM_CHECK(begin + part <= count);
-    decode(wire + dense_wire_bytes(format_, begin), part, values);
+    decode(wire + dense_wire_bytes(format_, begin), part, values, place);
   }
   void combine(std::span<const std::byte* const> wires, const void* own, size_t own_index,
-               size_t count, const CombineFinish& finish, std::byte* wire_out,
-               void* values_out) const override {
+               size_t count, const CombineFinish& finish, std::byte* wire_out, void* values_out,
+               const SlicePlace& /*place*/) const override {
     dense_kernels(format_).combine(
         format_, checked_combine_args(wires, own, own_index, count, finish, wire_out, values_out));
   }

@@ -56,14 +56,11 @@ const HadamardSigns& hadamard_signs(uint32_t block) {
 class ElementCodec final : public Codec {
  public:
   ElementCodec(const PlainSpec& spec, const ElementFormat& format, DataType type)
-      : type_(type), format_(format) {
-    spec_.base = format_rows()[spec.format].name;
-    spec_.block = spec.block;
-    if (spec.hadamard) spec_.modifiers.emplace_back("hadamard");
+      : spec_(describe_spec(spec)), type_(type), format_(format), flattens_(spec.flatten) {
     format_.kind = value_kind(type);
     format_.block = spec.block;
     complete_format(format_);
-    if (spec.hadamard) {
+    if (spec.transforms()) {
       const HadamardSigns& signs = hadamard_signs(spec.block);
       transform_.signs = signs.forward.data();
       transform_.undo_signs = signs.undo.data();
@@ -78,39 +75,54 @@ class ElementCodec final : public Codec {
   [[nodiscard]] size_t wire_bytes(size_t count) const override {
     return slice_bytes(format_, count);
   }
-  void encode(const void* values, size_t count, std::byte* wire) const override {
-    encode_elements(coding(), values, count, wire);
+  [[nodiscard]] bool flattens() const override { return flattens_; }
+  void encode(const void* values, size_t count, std::byte* wire,
+              const SlicePlace& place) const override {
+    encode_elements(coding(place), values, count, wire);
   }
-  void decode(const std::byte* wire, size_t count, void* values) const override {
-    decode_elements(coding(), wire, count, 0, count, values);
+  void decode(const std::byte* wire, size_t count, void* values,
+              const SlicePlace& place) const override {
+    decode_elements(coding(place), wire, count, 0, count, values);
   }
-  void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,
-                   void* values) const override {
+  void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
+                   const SlicePlace& place) const override {
     TERSUM_CHECK(begin % format_.granule == 0 && begin + part <= count);
     TERSUM_CHECK(part % format_.granule == 0 || begin + part == count);
-    decode_elements(coding(), wire, count, begin, part, values);
+    decode_elements(coding(place), wire, count, begin, part, values);
   }
   [[nodiscard]] Status check_wire(const std::byte* wire, size_t count) const override {
     return check_elements(format_, wire, count);
   }
   void combine(std::span<const std::byte* const> wires, const void* own, size_t own_index,
-               size_t count, const CombineFinish& finish, std::byte* wire_out,
-               void* values_out) const override {
+               size_t count, const CombineFinish& finish, std::byte* wire_out, void* values_out,
+               const SlicePlace& place) const override {
     TERSUM_CHECK(finish.op == ReduceOp::kSum || finish.op == ReduceOp::kAverage);
-    combine_elements(
-        coding(), checked_combine_args(wires, own, own_index, count, finish, wire_out, values_out));
+    combine_elements(coding(place), checked_combine_args(wires, own, own_index, count, finish,
+                                                         wire_out, values_out));
   }
   [[nodiscard]] double block_error_bound(double absmax) const override;
 
  private:
-  [[nodiscard]] SliceCoding coding() const { return {format_, element_kernels(), transform_, 0}; }
+  [[nodiscard]] SliceCoding coding(const SlicePlace& place) const;
   [[nodiscard]] double base_error_bound(double absmax) const;
 
   CodecSpec spec_;
   DataType type_;
   ElementFormat format_;
   TileTransform transform_;
+  bool flattens_;
 };
+
+SliceCoding ElementCodec::coding(const SlicePlace& place) const {
+  SliceCoding coding{format_, element_kernels(), transform_, place.first};
+  if (flattens_ && place.factors != nullptr) {
+    coding.transform.diagonal = place.factors->forward;
+    coding.transform.undo_diagonal = place.factors->undo;
+    coding.transform.period = place.factors->channels;
+    coding.transform.reach *= place.factors->undo_max;
+  }
+  return coding;
+}
 
 double ElementCodec::base_error_bound(double absmax) const {
   // A mean may be anywhere up to the largest magnitude, and so may what it misses.

@@ -4,6 +4,7 @@
 
 #include "codec/bf16_codec.h"
 #include "codec/block_codec.h"
+#include "codec/codec_modifiers.h"
 #include "codec/element_codec.h"
 #include "codec/element_formats.h"
 #include "codec/exact_codec.h"
@@ -25,7 +26,7 @@ std::unique_ptr<Codec> make_element(const PlainSpec& spec, DataType type) {
 // The widths with kernels of their own; a modifier takes the general ones, with the same bytes.
 template <int kBits>
 std::unique_ptr<Codec> make_block(const PlainSpec& spec, DataType type) {
-  if (!spec.hadamard) return make_block_codec(kBits, spec.block, type);
+  if (!spec.transforms()) return make_block_codec(kBits, spec.block, type);
   return make_element<integer_format<kBits>>(spec, type);
 }
 
@@ -62,6 +63,16 @@ constexpr std::array kAliases = {Alias{"mxfp8", "mxfp8:e4m3"}, Alias{"mxfp6", "m
 }  // namespace
 
 std::span<const FormatRow> format_rows() { return kRows; }
+
+CodecSpec describe_spec(const PlainSpec& spec) {
+  CodecSpec text;
+  text.base = kRows[spec.format].name;
+  text.block = spec.block;
+  for (const ModifierRow& row : modifier_rows()) {
+    if (row.is_set(spec)) text.modifiers.push_back(row.write(spec));
+  }
+  return text;
+}
 
 std::string_view full_format_name(std::string_view name) {
   for (const Alias& alias : kAliases) {

@@ -4,6 +4,7 @@
 // family of element_format.h has it) and a row of format_registry.cc.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -17,8 +18,11 @@ namespace tersum {
 struct PlainSpec {
   uint8_t format = 0;     // row of the registry; 0 is exact
   uint32_t block = 0;     // 0 for formats without blocks
+  bool flatten = false;   // known channels divided by their size, then as with hadamard
   bool hadamard = false;  // a Hadamard transform of each block before the base format
-  friend bool operator==(const PlainSpec&, const PlainSpec&) = default;
+
+  [[nodiscard]] bool transforms() const { return flatten || hadamard; }
+  friend auto operator<=>(const PlainSpec&, const PlainSpec&) = default;
 };
 
 struct FormatRow {
@@ -26,7 +30,7 @@ struct FormatRow {
   uint32_t default_block = 0;  // 0: no blocks
   uint32_t block_min = 0;
   uint32_t block_max = 0;
-  bool rotates = false;  // takes +hadamard
+  bool rotates = false;  // takes +hadamard and +flatten
   // `type` is one of those that a lossy codec serves, or any for exact.
   std::unique_ptr<Codec> (*make)(const PlainSpec& spec, DataType type) = nullptr;
 
@@ -38,6 +42,9 @@ std::span<const FormatRow> format_rows();
 
 // Another name of a format: "mxfp8" for "mxfp8:e4m3". The name itself if there is none.
 std::string_view full_format_name(std::string_view name);
+
+// What `spec` says, in the form of texts.
+CodecSpec describe_spec(const PlainSpec& spec);
 
 inline constexpr uint32_t kDefaultBlock = 128;
 

@@ -145,7 +145,8 @@ class Operation final : public WorkImpl {
   void consume(Node& node, uint32_t in_flow, uint32_t slice);
   [[nodiscard]] bool past_cache() const;
   void combine(const std::byte* own, size_t own_index, size_t count, const CombineFinish& finish,
-               std::byte* wire_out, std::byte* values_out);
+               std::byte* wire_out, std::byte* values_out, const SlicePlace& place);
+  [[nodiscard]] SlicePlace place_of(const ChunkRole& role, uint32_t slice) const;
   // Codec work that began at `begin_ns` (operation_trace.cc).
   void trace_slice(TraceRecorder& trace, TraceKind kind, int64_t begin_ns, const ChunkRole& role,
                    uint32_t slice, size_t bytes) const;
@@ -177,12 +178,13 @@ class Operation final : public WorkImpl {
   std::vector<OutState> out_;
   std::vector<RoleState> roles_;
   std::vector<PeerState> peers_;
-  std::vector<InMessage> inbox_;         // in_flows * window
-  std::vector<InMessage> early_;         // data of ranks whose descriptor has not arrived yet
-  std::string codec_text_;               // what descriptor_.codec views
-  std::vector<SlotRef> own_wires_;       // replicated plans: own encoded slices
-  std::vector<const std::byte*> wires_;  // scratch of one combine
-  std::vector<std::byte> decoded_;       // scratch of what goes past the cache
+  std::vector<InMessage> inbox_;             // in_flows * window
+  std::vector<InMessage> early_;             // data of ranks whose descriptor has not arrived yet
+  std::string codec_text_;                   // what descriptor_.codec views
+  std::vector<SlotRef> own_wires_;           // replicated plans: own encoded slices
+  std::vector<const std::byte*> wires_;      // scratch of one combine
+  std::vector<std::byte> decoded_;           // scratch of what goes past the cache
+  const ChannelFactors* factors_ = nullptr;  // of the call's flatten site
   uint32_t ready_peers_ = 0;
   uint32_t transits_ = 0;
   uint32_t open_roles_ = 0;

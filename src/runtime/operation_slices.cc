@@ -188,15 +188,20 @@ bool Operation::past_cache() const {
   return request_.count * element_bytes(request_.type) >= kPastCacheBytesMin;
 }
 
+SlicePlace Operation::place_of(const ChunkRole& role, uint32_t slice) const {
+  return {plan_->slice_begin(role, slice), factors_};
+}
+
 // Of what wires_ points to.
 void Operation::combine(const std::byte* own, size_t own_index, size_t count,
-                        const CombineFinish& finish, std::byte* wire_out, std::byte* values_out) {
+                        const CombineFinish& finish, std::byte* wire_out, std::byte* values_out,
+                        const SlicePlace& place) {
   const Codec& codec = *plan_->codec;
   if (past_cache()) {
-    combine_past_cache(codec, wires_, own, own_index, count, finish, wire_out, values_out,
+    combine_past_cache(codec, wires_, own, own_index, count, finish, wire_out, values_out, place,
                        decoded_);
   } else {
-    codec.combine(wires_, own, own_index, count, finish, wire_out, values_out);
+    codec.combine(wires_, own, own_index, count, finish, wire_out, values_out, place);
   }
 }
 
@@ -225,7 +230,7 @@ bool Operation::produce_slice(Node& node, uint32_t role_index) {
   const bool encodes = role.adds.count == 0 && !role.finishes;
   const int64_t begin_ns = trace_start(node.trace());
   if (encodes) {
-    codec.encode(own, count, wire);
+    codec.encode(own, count, wire, place_of(role, slice));
   } else {
     wires_.clear();
     for (uint32_t i = 0; i < role.adds.count; ++i) {
@@ -234,7 +239,7 @@ bool Operation::produce_slice(Node& node, uint32_t role_index) {
     const bool divides = role.finishes && request_.op == ReduceOp::kAverage;
     const CombineFinish end{request_.op, divides ? static_cast<uint32_t>(member_->size()) : 1U};
     combine(own, role.own_index, count, end, wire,
-            role.finishes ? output_slice(role, slice) : nullptr);
+            role.finishes ? output_slice(role, slice) : nullptr, place_of(role, slice));
   }
   if (TraceRecorder* trace = node.trace()) {
     trace_slice(*trace, encodes ? TraceKind::kEncode : TraceKind::kCombine, begin_ns, role, slice,
@@ -261,7 +266,7 @@ bool Operation::encode_replicated(Node& node, uint32_t role_index) {
     return false;
   }
   const int64_t begin_ns = trace_start(node.trace());
-  plan_->codec->encode(own_slice(role, slice), count, slot->bytes().data());
+  plan_->codec->encode(own_slice(role, slice), count, slot->bytes().data(), place_of(role, slice));
   if (TraceRecorder* trace = node.trace()) {
     trace_slice(*trace, TraceKind::kEncode, begin_ns, role, slice, bytes);
   }
@@ -288,7 +293,7 @@ bool Operation::combine_replicated(Node& node, uint32_t role_index) {
   const CombineFinish end{request_.op, divides ? static_cast<uint32_t>(member_->size()) : 1U};
   const size_t count = plan_->slice_count(role, slice);
   const int64_t begin_ns = trace_start(node.trace());
-  combine(nullptr, 0, count, end, nullptr, output_slice(role, slice));
+  combine(nullptr, 0, count, end, nullptr, output_slice(role, slice), place_of(role, slice));
   if (TraceRecorder* trace = node.trace()) {
     trace_slice(*trace, TraceKind::kCombine, begin_ns, role, slice,
                 plan_->codec->wire_bytes(count));
@@ -326,9 +331,10 @@ bool Operation::store_slice(Node& node, uint32_t role_index) {
   const int64_t begin_ns = trace_start(node.trace());
   const std::byte* const wire = message.payload.data();
   if (past_cache()) {
-    decode_past_cache(*plan_->codec, wire, count, output_slice(role, slice), decoded_);
+    decode_past_cache(*plan_->codec, wire, count, output_slice(role, slice), place_of(role, slice),
+                      decoded_);
   } else {
-    plan_->codec->decode(wire, count, output_slice(role, slice));
+    plan_->codec->decode(wire, count, output_slice(role, slice), place_of(role, slice));
   }
   if (TraceRecorder* trace = node.trace()) {
     trace_slice(*trace, TraceKind::kDecode, begin_ns, role, slice, bytes);

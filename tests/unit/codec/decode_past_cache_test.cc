@@ -37,7 +37,7 @@ void expect_same_bits(const std::string& spec, size_t count, size_t offset) {
   std::vector<std::byte> scratch;
   std::vector<std::byte> memory(4 * count + 2 * kMargin, kUntouched);
   std::byte* const to = memory.data() + kMargin + 4 * offset;
-  decode_past_cache(codec, wire.data(), count, to, scratch);
+  decode_past_cache(codec, wire.data(), count, to, {}, scratch);
   const auto* const as_decoded = reinterpret_cast<const std::byte*>(expected.data());
   EXPECT_TRUE(std::equal(to, to + 4 * count, as_decoded)) << spec << " " << count;
   const auto untouched = [](std::byte byte) { return byte == kUntouched; };
@@ -66,7 +66,7 @@ void expect_same_sums(const std::string& spec, size_t count, size_t offset) {
     std::vector<std::byte> scratch;
     std::vector<std::byte> memory(4 * count + 2 * kMargin, kUntouched);
     std::byte* const to = memory.data() + kMargin + 4 * offset;
-    combine_past_cache(codec, wires, own.data(), 1, count, finish, to_got, to, scratch);
+    combine_past_cache(codec, wires, own.data(), 1, count, finish, to_got, to, {}, scratch);
     const auto* const as_combined = reinterpret_cast<const std::byte*>(expected.data());
     EXPECT_TRUE(std::equal(to, to + 4 * count, as_combined)) << spec << " " << count;
     EXPECT_EQ(got_wire, expected_wire) << spec << " " << count;
@@ -77,7 +77,7 @@ void expect_same_sums(const std::string& spec, size_t count, size_t offset) {
 
     std::vector<float> in_place = own;
     in_place.push_back(0);
-    combine_past_cache(codec, wires, in_place.data(), 1, count, finish, to_got, in_place.data(),
+    combine_past_cache(codec, wires, in_place.data(), 1, count, finish, to_got, in_place.data(), {},
                        scratch);
     EXPECT_TRUE(std::equal(in_place.begin(), in_place.end() - 1, expected.begin())) << spec;
     EXPECT_EQ(got_wire, expected_wire) << spec << " " << count;
