@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -190,6 +191,19 @@ class Communicator {
   void close();
 
   [[nodiscard]] CommunicatorStats stats() const;
+
+  // What calls with +flatten have learned of their sites' channels (CallOptions::site), in bytes
+  // for load_flatten; docs/wire-format.md. Equal on all ranks after equal calls. kInvalidArgument
+  // while such a call is in flight.
+  [[nodiscard]] Result<std::vector<std::byte>> save_flatten() const;
+  // Puts saved states in place of those of the same sites: what a later run or a rank that joins
+  // starts from. Every rank must load the same, between the same calls, or the next call is
+  // kDisagreement. kInvalidArgument, and nothing has changed: a call is in flight, or `saved` is
+  // not what save_flatten() returned.
+  Status load_flatten(std::span<const std::byte> saved);
+  // Forgets what a site has learned, or with nullopt all of them; on every rank, between the same
+  // calls. kInvalidArgument while a call is in flight.
+  Status reset_flatten(std::optional<std::string_view> site = std::nullopt);
 
   // Measures what the group's links, memory and codecs do, for calls with codec "auto" and plans
   // left open; about 200 ms. Collective; blocks. A table that an earlier group of the same hosts

@@ -71,6 +71,12 @@ struct CallOptions {
   // any rank holds). A named codec that cannot guarantee it is an error; "auto" leaves such codecs
   // out. 0: what int8/128 guarantees (and exact where values are only copied).
   double max_rel_error = 0;
+  // For codecs with +flatten, of all_reduce: the length of the last dimension, along which values
+  // have sizes of their own (a divisor of the count), and the name of the place that calls. What a
+  // site has learned of its channels serves its next call; sites that see other data need names of
+  // their own. 0 channels: the codec does with its Hadamard transform. All ranks pass the same.
+  size_t channels = 0;
+  std::string_view site;
   // For start_…() only: the caller will wait() at once and drive the call itself, so no background
   // thread is woken for it. Until somebody waits such a call makes no progress of its own.
   bool attended = false;
@@ -99,6 +105,9 @@ struct CommunicatorOptions {
   // the text of a topology file (docs/plans.md). Plans then use those wires only, and only
   // neighbours connect. Empty: every rank reaches every other.
   std::string topology;
+  // Of codecs with +flatten: a site's channels are looked at in every so many calls, 1 or more
+  // (agreed).
+  uint32_t flatten_every = 1;
   // Memory that one call may have in flight for receiving, in bytes (agreed): the window of every
   // flow shrinks with the number of ranks so that the sum stays below it.
   size_t window_bytes = 8 * 1024 * 1024;

@@ -2,6 +2,7 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -38,6 +40,8 @@ struct PyCallOptions {
   int64_t timeout_ms = 0;
   double max_rel_error = 0;
   bool attended = false;
+  size_t channels = 0;
+  std::string site;
 };
 
 // A call in flight and what must live until it ends: its codec's name and its arrays. The arrays
@@ -45,6 +49,7 @@ struct PyCallOptions {
 struct PendingCall {
   Work work;
   std::string codec;
+  std::string site;
   Input input;
   Output output;
   nb::object lists;  // of a coalesced call
@@ -201,10 +206,12 @@ PyCommunicatorPtr create(int rank, int size, nb::object source, const std::strin
                          int64_t timeout_ms, const std::string& listen, int port,
                          const std::string& transport, int streams, int64_t slice_bytes,
                          int64_t window_bytes, const std::string& trace_file,
-                         const std::string& topology, const std::string& tuning_rules) {
-  const CommunicatorOptions options =
+                         const std::string& topology, const std::string& tuning_rules,
+                         uint32_t flatten_every) {
+  CommunicatorOptions options =
       make_options(timeout_ms, listen, port, transport, streams, slice_bytes, window_bytes,
                    trace_file, topology, tuning_rules);
+  options.flatten_every = flatten_every;
   std::shared_ptr<Store> store = store_from_python(std::move(source), rank, timeout_ms);
   auto waiting = std::make_shared<InterruptibleStore>(store);
   Result<Communicator> made = [&] {
@@ -221,6 +228,7 @@ std::shared_ptr<PendingCall> start_call(PyCommunicator& self, const PyCallOption
                                         Output output, const Start& start) {
   auto call = std::make_shared<PendingCall>();
   call->codec = how.codec;
+  call->site = how.site;
   call->input = std::move(input);
   call->output = std::move(output);
   CallOptions options;
@@ -229,6 +237,8 @@ std::shared_ptr<PendingCall> start_call(PyCommunicator& self, const PyCallOption
   options.timeout_ms = how.timeout_ms;
   options.max_rel_error = how.max_rel_error;
   options.attended = how.attended;
+  options.channels = how.channels;
+  options.site = call->site;
   {
     nb::gil_scoped_release release;
     call->work = start(self.get(), options);
@@ -390,6 +400,29 @@ void tune(PyCommunicator& self, bool fresh) {
   if (!tuned.ok()) throw_status(tuned);
 }
 
+nb::bytes save_flatten(PyCommunicator& self) {
+  const std::vector<std::byte> saved = value_or_throw([&] {
+    nb::gil_scoped_release release;
+    return self.get().save_flatten();
+  }());
+  return nb::bytes(saved.data(), saved.size());
+}
+
+void load_flatten(PyCommunicator& self, const nb::bytes& saved) {
+  const std::span bytes(static_cast<const std::byte*>(saved.data()), saved.size());
+  throw_if_error([&] {
+    nb::gil_scoped_release release;
+    return self.get().load_flatten(bytes);
+  }());
+}
+
+void reset_flatten(PyCommunicator& self, const std::optional<std::string>& site) {
+  throw_if_error([&] {
+    nb::gil_scoped_release release;
+    return site ? self.get().reset_flatten(*site) : self.get().reset_flatten();
+  }());
+}
+
 using PathOptionParts = std::tuple<std::string, std::string, double>;
 using PathParts =
     std::tuple<std::string, std::string, double, std::string, std::vector<PathOptionParts>>;
@@ -448,13 +481,14 @@ void bind_options(nb::module_& module) {
       .def(
           "__init__",
           [](PyCallOptions* self, const std::string& codec, const std::string& plan,
-             int64_t timeout_ms, double max_rel_error, bool attended) {
-            new (self)
-                PyCallOptions{codec, plan_kind_or_throw(plan), timeout_ms, max_rel_error, attended};
+             int64_t timeout_ms, double max_rel_error, bool attended, const std::string& site) {
+            new (self) PyCallOptions{
+                codec, plan_kind_or_throw(plan), timeout_ms, max_rel_error, attended, 0, site};
           },
           nb::arg("codec"), nb::arg("plan"), nb::arg("timeout_ms"), nb::arg("max_rel_error"),
-          nb::arg("attended"))
-      .def_rw("attended", &PyCallOptions::attended);
+          nb::arg("attended"), nb::arg("site") = "")
+      .def_rw("attended", &PyCallOptions::attended)
+      .def_rw("channels", &PyCallOptions::channels);
 }
 
 void bind_calls(nb::class_<PyCommunicator>& type) {
@@ -488,11 +522,14 @@ void bind_communicator(nb::module_& module) {
                   nb::arg("name"), nb::arg("timeout_ms"), nb::arg("listen"), nb::arg("port"),
                   nb::arg("transport"), nb::arg("streams"), nb::arg("slice_bytes"),
                   nb::arg("window_bytes"), nb::arg("trace_file"), nb::arg("topology"),
-                  nb::arg("tuning_rules"))
+                  nb::arg("tuning_rules"), nb::arg("flatten_every"))
       .def_prop_ro("rank", [](PyCommunicator& self) { return self.get().rank(); })
       .def_prop_ro("size", [](PyCommunicator& self) { return self.get().size(); })
       .def("split", &split, nb::arg("color"), nb::arg("key"))
       .def("tune", &tune, nb::arg("fresh"))
+      .def("save_flatten", &save_flatten)
+      .def("load_flatten", &load_flatten, nb::arg("saved"))
+      .def("reset_flatten", &reset_flatten, nb::arg("site").none())
       .def("choose", &choose, nb::arg("collective"), nb::arg("count"), nb::arg("dtype"),
            nb::arg("op"), nb::arg("how"))
       .def(

@@ -26,7 +26,13 @@ def call_ms(timeout_ms: int | None) -> int:
 
 
 def call_options(
-    codec: str, plan: str, timeout_ms: int | None, max_rel_error: float, *, attended: bool
+    codec: str,
+    plan: str,
+    timeout_ms: int | None,
+    max_rel_error: float,
+    *,
+    attended: bool,
+    site: str = "",
 ) -> _core.CallOptions:
     """How a call is made, as the core wants it."""
-    return _core.CallOptions(codec, plan, call_ms(timeout_ms), max_rel_error, attended)
+    return _core.CallOptions(codec, plan, call_ms(timeout_ms), max_rel_error, attended, site)

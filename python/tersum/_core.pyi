@@ -62,11 +62,21 @@ class Work:
 
 class CallOptions:
     @property
+    def channels(self) -> int: ...
+    @channels.setter
+    def channels(self, value: int) -> None: ...
+    @property
     def attended(self) -> bool: ...
     @attended.setter
     def attended(self, value: bool) -> None: ...
     def __init__(
-        self, codec: str, plan: str, timeout_ms: int, max_rel_error: float, attended: bool
+        self,
+        codec: str,
+        plan: str,
+        timeout_ms: int,
+        max_rel_error: float,
+        attended: bool,
+        site: str = "",
     ) -> None: ...
 
 class Communicator:
@@ -86,7 +96,11 @@ class Communicator:
         trace_file: str,
         topology: str,
         tuning_rules: str,
+        flatten_every: int,
     ) -> Communicator: ...
+    def save_flatten(self) -> bytes: ...
+    def load_flatten(self, saved: bytes) -> None: ...
+    def reset_flatten(self, site: str | None) -> None: ...
     @property
     def rank(self) -> int: ...
     @property

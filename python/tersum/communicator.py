@@ -75,6 +75,8 @@ class Communicator(MoveCalls):
         plans use only these wires. Empty: every rank reaches every other. Agreed, too.
     :param tuning_rules: what is to be taken where calls leave codec or plan open, by size, as in
         ``"all_reduce:64k-inf:int8/128:*"`` (docs/tuning.md). Empty takes ``TERSUM_TUNE``. Agreed.
+    :param flatten_every: of codecs with ``+flatten``: a site's results are looked at in every so
+        many of its calls. Agreed.
 
     **Thread safety.** Every method may be called from any thread. Calls of one rank are matched
     with the other ranks' by the order in which they *start*: threads that share a communicator
@@ -111,6 +113,7 @@ class Communicator(MoveCalls):
         trace_file: str = "",
         topology: str = "",
         tuning_rules: str = "",
+        flatten_every: int = 1,
     ) -> None:
         _check_place(rank, size)
         if store is None:
@@ -121,6 +124,8 @@ class Communicator(MoveCalls):
             store = MemoryStore()
         if not 0 <= port <= 65535:
             raise InvalidArgumentError(f"port must be 0 (any free one) to 65535, got {port}")
+        if flatten_every < 1:
+            raise InvalidArgumentError(f"flatten_every must be 1 or more, got {flatten_every}")
         for key, value in (
             ("streams", streams),
             ("slice_bytes", slice_bytes),
@@ -143,6 +148,7 @@ class Communicator(MoveCalls):
             trace_file,
             topology_text(topology),
             tuning_rules,
+            flatten_every,
         )
         self.name = name  #: equal on all its ranks
         self._splits = 0  # so far, which are as many on all ranks
@@ -177,6 +183,7 @@ class Communicator(MoveCalls):
         out: Any = None,
         *,
         max_rel_error: float = 0.0,
+        site: str = "",
     ) -> Array:
         """The elementwise ``op`` of every rank's ``x`` (any one shape), on every rank, same bits.
 
@@ -189,16 +196,21 @@ class Communicator(MoveCalls):
         :param max_rel_error: the largest error allowed, as a part of ``size`` times the largest
             magnitude that any rank holds. 0 allows what ``int8/128`` guarantees. A named codec that
             cannot guarantee it raises InvalidArgumentError.
+        :param site: of codecs with ``+flatten``: a name for the place in the program that calls,
+            the same on every rank. What a site's results showed of their channels (the last of two
+            or more dimensions) serves its next call; places that see other data take other names.
+            Calls of one site run one after the other.
         """
         if (
             type(x) is np.ndarray
             and type(out) is np.ndarray
             and max_rel_error == 0
+            and "+flatten" not in codec
             and _eager_capture.running is None
             and self._core.all_reduce_plain(x, out, op, codec, plan, call_ms(timeout_ms))
         ):
             return out  # type: ignore[return-value]  # an array like x
-        how = call_options(codec, plan, timeout_ms, max_rel_error, attended=True)
+        how = call_options(codec, plan, timeout_ms, max_rel_error, attended=True, site=site)
         return self._all_reduce(x, op, out, how, (codec, plan)).result()
 
     def all_reduce_async(
@@ -211,9 +223,10 @@ class Communicator(MoveCalls):
         out: Any = None,
         *,
         max_rel_error: float = 0.0,
+        site: str = "",
     ) -> Work[Array]:
         """:meth:`all_reduce` in the background."""
-        how = call_options(codec, plan, timeout_ms, max_rel_error, attended=False)
+        how = call_options(codec, plan, timeout_ms, max_rel_error, attended=False, site=site)
         return self._all_reduce(x, op, out, how, (codec, plan))
 
     def all_reduce_coalesced(
@@ -394,6 +407,26 @@ class Communicator(MoveCalls):
         weighed = tuple(PathOption(*option) for option in options)
         return PathChoice(codec, plan, seconds, reason, weighed)
 
+    def save_flatten(self) -> bytes:
+        """What calls with ``+flatten`` have learned, for :meth:`load_flatten`: equal on all ranks
+        after equal calls. InvalidArgumentError while such a call is in flight."""
+        return self._core.save_flatten()
+
+    def load_flatten(self, saved: bytes) -> None:
+        """Puts saved states in place of those of the same sites.
+
+        Every rank must load the same between the same calls; otherwise the next call with
+        ``+flatten`` raises DisagreementError on every rank, and nothing is summed wrongly.
+        InvalidArgumentError, and nothing has changed: such a call is in flight, or ``saved`` is not
+        what :meth:`save_flatten` returned.
+        """
+        self._core.load_flatten(saved)
+
+    def reset_flatten(self, site: str | None = None) -> None:
+        """Forgets what ``site`` has learned, or every site: on every rank, between the same
+        calls. InvalidArgumentError while a call with ``+flatten`` is in flight."""
+        self._core.reset_flatten(site)
+
     def split(self, color: int, key: int = 0) -> Communicator | None:
         """A communicator of the ranks that pass the same ``color``, ordered by (``key``, old rank).
 
@@ -450,6 +483,7 @@ class Communicator(MoveCalls):
         target = target_for(out, source, source.shape)
         source = without_overlap(source, target, in_place=True)
         target = self._recorded("all_reduce", op, asked, source, target)
+        how.channels = source.shape[-1] if len(source.shape) > 1 else 0
         core = self._core.start_all_reduce(source.data, target.data, source.dtype, op, how)
         return Work(core, target)
 

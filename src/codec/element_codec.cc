@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "codec/channel_state.h"
 #include "codec/combine_checks.h"
 #include "codec/element_checks.h"
 #include "codec/kernels/element_kernels.h"
@@ -156,6 +157,9 @@ double ElementCodec::block_error_bound(double absmax) const {
     const double sums = 2 * std::log2(block) * block * absmax * std::ldexp(1.0, -24);
     bound = block * bound + sums;
   }
+  // A diagonal may bring a value's error back to it multiplied by its undoing; three more
+  // roundings.
+  if (flattens_) bound = ChannelState::kUndoMax * (bound + std::ldexp(3 * absmax, -24));
   return bound + rounding_error(format_.kind, absmax + bound);
 }
 

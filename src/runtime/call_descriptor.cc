@@ -22,6 +22,13 @@ Status disagreement(std::string_view what, const std::string& own, int own_rank,
   return {StatusCode::kDisagreement, std::move(text)};
 }
 
+std::string describe_digest(uint64_t digest) {
+  if (digest == 0) return "no channels";
+  std::string text = "digest ";
+  for (int shift = 60; shift >= 0; shift -= 4) text += "0123456789abcdef"[(digest >> shift) & 15];
+  return text;
+}
+
 std::string describe_tensors(uint64_t tensors) {
   constexpr int kHashBits = 40;
   if (tensors == 0) return "one array";
@@ -43,6 +50,7 @@ void encode_descriptor(const CallDescriptor& descriptor,
   store_le(out.data() + 8, descriptor.count);
   out[16] = static_cast<std::byte>(descriptor.codec.size());
   std::memcpy(out.data() + 17, descriptor.codec.data(), descriptor.codec.size());
+  store_le(out.data() + 112, descriptor.flatten);
   store_le(out.data() + 120, descriptor.tensors);
 }
 
@@ -62,6 +70,7 @@ std::optional<CallDescriptor> decode_descriptor(std::span<const std::byte> in) {
   descriptor.root = load_le<uint32_t>(in.data() + 4);
   descriptor.count = load_le<uint64_t>(in.data() + 8);
   descriptor.codec = {reinterpret_cast<const char*>(in.data()) + 17, codec_bytes};
+  descriptor.flatten = load_le<uint64_t>(in.data() + 112);
   descriptor.tensors = load_le<uint64_t>(in.data() + 120);
   return descriptor;
 }
@@ -90,6 +99,10 @@ Status compare_descriptors(const CallDescriptor& own, int own_rank, const CallDe
     return differ("the operation", reduce_op_name(own.op), reduce_op_name(other.op));
   }
   if (own.codec != other.codec) return differ("the codec", own.codec, other.codec);
+  if (own.flatten != other.flatten) {
+    return differ("what +flatten knows (site, channels, state)", describe_digest(own.flatten),
+                  describe_digest(other.flatten));
+  }
   if (own.plan != other.plan) {
     return differ("the plan", plan_kind_name(own.plan), plan_kind_name(other.plan));
   }

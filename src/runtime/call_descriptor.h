@@ -4,7 +4,7 @@
 // printed, never used to size anything.
 //
 // Offsets: collective 0, op 1, type 2, plan 3, root 4, count 8, codec length 16, codec
-// text 17..119, tensors 120.
+// text 17..111, flatten 112, tensors 120.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@
 namespace tersum {
 
 inline constexpr size_t kDescriptorBytes = 128;
-inline constexpr size_t kCodecTextBytesMax = 103;
+inline constexpr size_t kCodecTextBytesMax = 95;
 
 struct CallDescriptor {
   Collective collective = Collective::kBarrier;
@@ -33,6 +33,8 @@ struct CallDescriptor {
   std::string_view codec;  // canonical spec; views memory that outlives the descriptor
   // Of a coalesced call: the number of tensors (upper 24 bits) and a hash of their lengths; else 0.
   uint64_t tensors = 0;
+  // Of a flattened call: digest of its site and of what is known there; else 0.
+  uint64_t flatten = 0;
 };
 
 void encode_descriptor(const CallDescriptor& descriptor,

@@ -37,6 +37,9 @@ Status check_membership(int rank, int size, const CommunicatorOptions& options) 
     return invalid_argument("window_bytes is below slice_bytes; pass at least " +
                             std::to_string(options.slice_bytes));
   }
+  if (options.flatten_every == 0) {
+    return invalid_argument("flatten_every is 0; pass the number of calls per look, 1 or more");
+  }
   return {};
 }
 
@@ -246,6 +249,7 @@ Result<Communicator> CommunicatorImpl::split(int color, int key) {
   const uint64_t group = derive_group_id(member_->group, split_number, color);
   auto member = std::make_shared<Member>(progress_, group, new_rank, std::move(places),
                                          member_->limits, false);
+  member->flatten.set_every(options_.flatten_every);
   progress_->execute([&](Node& node) { node.register_member(member); });
   return Communicator(std::make_shared<CommunicatorImpl>(progress_, member, options_, false));
 }
@@ -277,6 +281,7 @@ Result<Communicator> create_on(const std::shared_ptr<Progress>& progress, int ra
   auto member =
       std::make_shared<Member>(progress, meeting.group, rank, std::move(places),
                                slice_limits(options, meeting.one_host), false, topology.value());
+  member->flatten.set_every(options.flatten_every);
   progress->execute([&](Node& node) { node.register_member(member); });
   auto impl = std::make_shared<CommunicatorImpl>(progress, member, options, true);
   impl->set_tuning(make_tuning_key(meeting.addresses, options), std::move(rules).value());
@@ -413,12 +418,16 @@ Work Communicator::start_scatter(const void* input, void* output, size_t count, 
 }
 
 Status Communicator::barrier(int64_t timeout_ms) {
-  const CallOptions options{"exact", PlanKind::kAuto, timeout_ms};
+  CallOptions options;
+  options.codec = "exact";
+  options.timeout_ms = timeout_ms;
   TERSUM_RUN((CallArguments{}), options);
 }
 
 Work Communicator::start_barrier(int64_t timeout_ms, bool attended) {
-  CallOptions options{"exact", PlanKind::kAuto, timeout_ms};
+  CallOptions options;
+  options.codec = "exact";
+  options.timeout_ms = timeout_ms;
   options.attended = attended;
   TERSUM_START((CallArguments{}), options);
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -51,6 +52,9 @@ class CommunicatorImpl {
   void abort(std::string_view reason);
   void close();
   [[nodiscard]] CommunicatorStats stats();
+  Result<std::vector<std::byte>> save_flatten();
+  Status load_flatten(std::span<const std::byte> saved);
+  Status reset_flatten(std::optional<uint64_t> site);
   Status tune(bool fresh);
   [[nodiscard]] Result<PathChoice> choose(const CallArguments& arguments,
                                           const CallOptions& call_options);

@@ -115,6 +115,7 @@ Result<std::shared_ptr<Member>> DeviceWorldImpl::find_or_make_member(const Keyed
   auto member =
       std::make_shared<Member>(progress_, group, static_cast<int>(own - call.group.begin()),
                                std::move(places), slice_limits(options_, meeting_.one_host), true);
+  member->flatten.set_every(options_.flatten_every);
   member->devices.assign(call.group.begin(), call.group.end());
   members_[{group, call.device}] = member;
   // Posted before the call's submission, so registered before it begins.
@@ -129,7 +130,7 @@ void DeviceWorldImpl::start(const KeyedCall& call, OnDone on_done, void* context
     return;
   }
   const CallArguments arguments{call.collective, call.input, call.output, call.count, call.type,
-                                call.op,         0};
+                                call.op,         0,          0,           call.site};
   auto started = start_call(member.value(), arguments, call.options, options_.timeout_ms, call.key,
                             true, on_done, context);
   if (!started.ok()) on_done(context, started.status());

@@ -38,6 +38,7 @@ struct KeyedCall {
   size_t count = 0;
   DataType type = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
+  uint64_t site = 0;  // of a flattening codec, with options.channels; equal on all members
   CallOptions options;
 };
 

@@ -16,4 +16,7 @@ uint64_t device_group_id(uint64_t world, std::span<const int64_t> devices);
 // Stands for a text that members must agree on, where the text itself is too long to publish.
 uint64_t text_digest(std::string_view text);
 
+// Of two digests.
+uint64_t mix_digests(uint64_t a, uint64_t b);
+
 }  // namespace tersum

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/compiled_plan.h"
+#include "runtime/flatten_sites.h"
 #include "runtime/group_routes.h"
 #include "runtime/operation.h"
 #include "tersum/communicator.h"
@@ -99,6 +100,7 @@ class Member {
   Status doom;                       // set: everything in flight ends with it
   bool registered = false;
   std::vector<std::shared_ptr<const CompiledPlan>> plans;  // cache, most recent last
+  FlattenSites flatten;
 
   // Any thread.
   std::mutex mutex;

@@ -7,6 +7,7 @@
 #include "plan/collective_rules.h"
 #include "plan/plan.h"
 #include "runtime/deadline.h"
+#include "runtime/group_id.h"
 #include "runtime/member.h"
 #include "runtime/node.h"
 
@@ -58,7 +59,11 @@ void Operation::prepare(std::shared_ptr<Member> member, const CallRequest& reque
                  static_cast<uint32_t>(request.root),
                  request.count,
                  codec_text_,
-                 request.tensors};
+                 request.tensors,
+                 0};
+  site_ = nullptr;
+  factors_ = nullptr;
+  resting_ = false;
   status_ = {};
   done_.store(false, std::memory_order_release);
 }
@@ -87,7 +92,40 @@ void Operation::begin(Node& node) {
     return;
   }
   reset_states();
+  enter_site();
+  take_site(node);
+}
+
+void Operation::enter_site() {
+  resting_ = true;
+  if (request_.channels == 0) return;
+  site_ = member_->flatten.find_or_make(request_.site, request_.channels);
+  if (site_ != nullptr) site_->enter(this);
+}
+
+// Goes on once the site is this call's: only now is it known what the call is coded with.
+bool Operation::take_site(Node& node) {
+  if (site_ != nullptr && !site_->holds(this)) return false;
+  resting_ = false;
+  if (site_ != nullptr) {
+    factors_ = site_->state.factors();
+    descriptor_.flatten = mix_digests(request_.site, site_->state.digest());
+  }
   send_ready(node);
+  std::vector<InMessage> waiting;
+  waiting.swap(early_);
+  for (InMessage& message : waiting) on_message(node, std::move(message));
+  return true;
+}
+
+void Operation::leave_site(bool ended_well) {
+  if (site_ == nullptr) return;
+  if (ended_well) {
+    site_->state.observe(request_.output, request_.count, request_.type, member_->flatten.every());
+  }
+  site_->leave(this);
+  site_ = nullptr;
+  factors_ = nullptr;
 }
 
 // The plan for this shape, from the member's cache or made now.
@@ -150,6 +188,10 @@ void Operation::send_ready(Node& node) {
 
 void Operation::on_message(Node& node, InMessage message) {
   if (done()) return;
+  if (resting_ && message.header.kind != MessageKind::kCancel) {
+    early_.push_back(std::move(message));
+    return;
+  }
   switch (message.header.kind) {
     case MessageKind::kReady:
       on_ready(node, message);
@@ -249,6 +291,10 @@ void Operation::fail_protocol(Node& node, int from_rank, const char* what) {
 
 bool Operation::advance(Node& node, int64_t now_ns) {
   if (done()) return false;
+  if (resting_ && !take_site(node)) {
+    check_deadline(node, now_ns);
+    return done();
+  }
   bool moved = false;
   if (plan_->jobs.empty()) {
     moved |= advance_stores(node);
@@ -378,6 +424,7 @@ void Operation::finish(Node& node, Status status) {
     node.give_back_eager(*member_, static_cast<int>(peer), peers_[peer].eager_bytes);
     peers_[peer].eager_bytes = 0;
   }
+  leave_site(status.ok());
   count_call(node, status);
   status_ = std::move(status);
   if (TraceRecorder* trace = node.trace()) trace_call(*trace);

@@ -29,6 +29,7 @@
 
 namespace tersum {
 
+struct FlattenSite;
 class Member;
 class Node;
 
@@ -47,6 +48,8 @@ struct CallRequest {
   int64_t timeout_ms = 0;
   uint64_t call = 0;     // sequence number or key
   uint64_t tensors = 0;  // checksum of what the array is made of; 0: one array
+  size_t channels = 0;   // of a flattened call; 0: it is none
+  uint64_t site = 0;     // where it is flattened
 };
 
 using OnDone = void (*)(void* context, const Status& status);
@@ -114,6 +117,9 @@ class Operation final : public WorkImpl {
   // Set-up (operation.cc).
   Status resolve_plan();
   void reset_states();
+  void enter_site();
+  bool take_site(Node& node);
+  void leave_site(bool ended_well);
   void send_ready(Node& node);
   void on_ready(Node& node, const InMessage& message);
   void on_data(Node& node, InMessage message);
@@ -172,19 +178,22 @@ class Operation final : public WorkImpl {
   int64_t ping_ns_ = 0;
   bool pinged_ = false;
   bool begun_ = false;
+  FlattenSite* site_ = nullptr;
+  const ChannelFactors* factors_ = nullptr;  // of the site, as this call takes them
+  bool resting_ = false;                     // until the site's calls before this one have ended
 
   std::shared_ptr<const CompiledPlan> plan_;
   std::vector<InState> in_;
   std::vector<OutState> out_;
   std::vector<RoleState> roles_;
   std::vector<PeerState> peers_;
-  std::vector<InMessage> inbox_;             // in_flows * window
-  std::vector<InMessage> early_;             // data of ranks whose descriptor has not arrived yet
-  std::string codec_text_;                   // what descriptor_.codec views
-  std::vector<SlotRef> own_wires_;           // replicated plans: own encoded slices
-  std::vector<const std::byte*> wires_;      // scratch of one combine
-  std::vector<std::byte> decoded_;           // scratch of what goes past the cache
-  const ChannelFactors* factors_ = nullptr;  // of the call's flatten site
+  std::vector<InMessage> inbox_;  // in_flows * window
+  // Data of ranks whose descriptor has not arrived yet; all messages of a call that rests.
+  std::vector<InMessage> early_;
+  std::string codec_text_;               // what descriptor_.codec views
+  std::vector<SlotRef> own_wires_;       // replicated plans: own encoded slices
+  std::vector<const std::byte*> wires_;  // scratch of one combine
+  std::vector<std::byte> decoded_;       // scratch of what goes past the cache
   uint32_t ready_peers_ = 0;
   uint32_t transits_ = 0;
   uint32_t open_roles_ = 0;

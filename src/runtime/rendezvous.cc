@@ -75,14 +75,15 @@ std::string make_record(const MeetingRequest& request, const CommunicatorOptions
          "\nsize=" + std::to_string(request.count) +
          "\nslice_bytes=" + std::to_string(options.slice_bytes) +
          "\nwindow_bytes=" + std::to_string(options.window_bytes) +
+         "\nflatten_every=" + std::to_string(options.flatten_every) +
          "\ntopology=" + topology_tag(options.topology) + "\ntuning_rules=" + options.tuning_rules +
          "\naddress=" + address + "\nextra=" + request.extra + "\n";
 }
 
 Status compare_records(const MeetingRequest& request, std::string_view own, std::string_view other,
                        int other_index) {
-  for (const char* key :
-       {"wire_version", "size", "slice_bytes", "window_bytes", "topology", "tuning_rules"}) {
+  for (const char* key : {"wire_version", "size", "slice_bytes", "window_bytes", "flatten_every",
+                          "topology", "tuning_rules"}) {
     const std::string mine = field(own, key), theirs = field(other, key);
     if (mine == theirs) continue;
     const bool version = std::string_view(key) == "wire_version";

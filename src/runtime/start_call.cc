@@ -6,6 +6,7 @@
 #include "plan/plan_fit.h"
 #include "runtime/call_counters.h"
 #include "runtime/deadline.h"
+#include "runtime/group_id.h"
 #include "runtime/progress.h"
 
 namespace tersum {
@@ -40,7 +41,20 @@ Status check_arguments(const Member& member, const CallArguments& arguments,
   if (options.plan != PlanKind::kAuto && !serves(options.plan, arguments.collective)) {
     return unsupported(unserved_text(options.plan, arguments.collective));
   }
+  if (options.channels > 0 && arguments.count % options.channels != 0) {
+    return invalid_argument("channels is " + std::to_string(options.channels) +
+                            ", which does not divide the length " +
+                            std::to_string(arguments.count) + "; pass the last dimension, or 0");
+  }
   return {};
+}
+
+// Sums of a whole array on every rank are what channels are learned from; where that is not so, or
+// there are no channels, Hadamard stands alone.
+bool is_flattened(const CallArguments& arguments, const CallOptions& options, const Codec& codec) {
+  return codec.flattens() && arguments.collective == Collective::kAllReduce &&
+         arguments.tensors == 0 && arguments.count > 0 && options.channels >= 2 &&
+         options.channels <= ChannelState::kChannelsMax;
 }
 
 // A pooled operation that nobody refers to any more, or a new one. Requires member.mutex.
@@ -77,6 +91,10 @@ Result<std::shared_ptr<Operation>> start_call(const std::shared_ptr<Member>& mem
   request.plan = options.plan;
   request.root = arguments.root;
   request.tensors = arguments.tensors;
+  if (is_flattened(arguments, options, *codec.value())) {
+    request.channels = options.channels;
+    request.site = arguments.site != 0 ? arguments.site : text_digest(options.site);
+  }
   request.timeout_ms = options.timeout_ms > 0 ? options.timeout_ms : default_timeout_ms;
   Progress& progress = *member->progress;
   request.start_ns = progress.clock().now_ns();

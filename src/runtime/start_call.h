@@ -22,6 +22,7 @@ struct CallArguments {
   ReduceOp op = ReduceOp::kSum;
   int root = 0;
   uint64_t tensors = 0;     // as in CallRequest
+  uint64_t site = 0;        // of a flattening codec; 0: named by the options
   bool keeps_data = false;  // the root of a broadcast does not take part in its result
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <optional>
@@ -79,10 +80,12 @@ std::optional<DataType> data_type(ffi::DataType type) {
 // Copies what outlives the call frame: pointers and counts. `shrink` is how many elements of input
 // there are per element of output.
 Status decode_operands(const ffi::RemainingArgs& args, const ffi::RemainingRets& rets,
-                       size_t shrink, std::vector<Operand>& out) {
-  if (args.size() != rets.size()) {
-    return {StatusCode::kInternal, fmt::format("{} operands but {} results; please report this",
-                                               args.size(), rets.size())};
+                       size_t shrink, std::span<const int64_t> channels,
+                       std::vector<Operand>& out) {
+  if (args.size() != rets.size() || args.size() != channels.size()) {
+    return {StatusCode::kInternal,
+            fmt::format("{} operands but {} results and {} channel counts; please report this",
+                        args.size(), rets.size(), channels.size())};
   }
   out.reserve(args.size());
   for (size_t i = 0; i < args.size(); ++i) {
@@ -100,7 +103,8 @@ Status decode_operands(const ffi::RemainingArgs& args, const ffi::RemainingRets&
               fmt::format("operand {} has {} elements and its result {}; please report this", i,
                           input.element_count(), output.element_count())};
     }
-    out.push_back({input.untyped_data(), output.untyped_data(), output.element_count(), *type});
+    out.push_back({input.untyped_data(), output.untyped_data(), output.element_count(), *type,
+                   static_cast<size_t>(std::max<int64_t>(channels[i], 0))});
   }
   return {};
 }
@@ -129,6 +133,7 @@ struct Attributes {
   std::string_view plan;
   int64_t timeout_ms;
   bool wire_bf16;
+  ffi::Span<const int64_t> channels;
 };
 
 ffi::Future run(Collective collective, int32_t device, ffi::RunId run_id,
@@ -141,7 +146,8 @@ ffi::Future run(Collective collective, int32_t device, ffi::RunId run_id,
   const size_t shrink = collective == Collective::kReduceScatter
                             ? static_cast<size_t>(attributes.group_size)
                             : size_t{1};
-  const Status decoded = decode_operands(args, rets, shrink, operands);
+  const Status decoded = decode_operands(
+      args, rets, shrink, {attributes.channels.begin(), attributes.channels.size()}, operands);
   if (!decoded.ok()) {
     fulfil(promise, decoded);
     return future;
@@ -166,9 +172,11 @@ template <Collective kCollective>
 ffi::Future handle(int32_t device, ffi::RunId run_id, ffi::RemainingArgs args,
                    ffi::RemainingRets rets, ffi::Span<const int64_t> groups, int64_t group_size,
                    int64_t fingerprint, int64_t operation, std::string_view codec,
-                   std::string_view plan, int64_t timeout_ms, bool wire_bf16) {
-  return run(kCollective, device, run_id, args, rets,
-             {groups, group_size, fingerprint, operation, codec, plan, timeout_ms, wire_bf16});
+                   std::string_view plan, int64_t timeout_ms, bool wire_bf16,
+                   ffi::Span<const int64_t> channels) {
+  return run(
+      kCollective, device, run_id, args, rets,
+      {groups, group_size, fingerprint, operation, codec, plan, timeout_ms, wire_bf16, channels});
 }
 
 auto binding() {
@@ -184,7 +192,8 @@ auto binding() {
       .Attr<std::string_view>("codec")
       .Attr<std::string_view>("plan")
       .Attr<int64_t>("timeout_ms")
-      .Attr<bool>("wire_bf16");
+      .Attr<bool>("wire_bf16")
+      .Attr<ffi::Span<const int64_t>>("channels");
 }
 
 template <Collective kCollective>

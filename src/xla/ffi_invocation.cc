@@ -21,6 +21,11 @@
 namespace tersum::xla_ffi {
 namespace {
 
+// In the name of a flatten site, where runs do not differ: XLA's run ids are positive.
+constexpr int64_t kEveryRun = -1;
+// Iterations of a loop that have sites of their own; all later ones share one.
+constexpr uint32_t kIterationsApart = 64;
+
 // Invocations whose `done` has not returned.
 std::atomic<int64_t> g_open_invocations = 0;
 
@@ -52,6 +57,7 @@ class Pending {
   int64_t timeout_ms_;
   std::vector<Operand> operands_;
   std::vector<uint64_t> keys_;
+  std::vector<uint64_t> sites_;
   InvocationDone done_;
   void* context_;
   std::fenv_t environment_;
@@ -77,9 +83,15 @@ Pending::Pending(const Invocation& invocation, std::span<const int64_t> group, P
       open_(operands_.size() + 1) {
   std::fegetenv(&environment_);
   keys_.reserve(operands_.size());
+  sites_.reserve(operands_.size());
   for (uint32_t i = 0; i < operands_.size(); ++i) {
-    keys_.push_back(call_key({invocation.groups, invocation.group_size, invocation.operation,
-                              invocation.run_id, occurrence, i}));
+    CallIdentity identity{invocation.groups,    invocation.group_size,
+                          invocation.operation, invocation.run_id,
+                          occurrence,           i};
+    keys_.push_back(call_key(identity));
+    identity.run_id = kEveryRun;
+    identity.occurrence = std::min(occurrence, kIterationsApart);
+    sites_.push_back(call_key(identity));
   }
 }
 
@@ -100,6 +112,8 @@ KeyedCall Pending::keyed_call(uint32_t operand) const {
   call.count = buffers.count;
   call.type = buffers.type;
   call.op = ReduceOp::kSum;
+  call.site = sites_[operand];
+  call.options.channels = buffers.channels;
   call.options.codec = codec_;
   call.options.plan = plan_;
   call.options.timeout_ms = timeout_ms_;

@@ -25,6 +25,7 @@ struct Operand {
   void* output = nullptr;
   size_t count = 0;  // elements of `output`
   DataType type = DataType::kFloat32;
+  size_t channels = 0;  // CallOptions::channels
 };
 
 // Borrowed for the duration of start_invocation only, except the operands' buffers.

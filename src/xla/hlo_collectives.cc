@@ -42,9 +42,8 @@ bool is_flat(const HloShape& shape) {
 
 int64_t minor_dimension(const HloInstruction& instruction) {
   const auto shape = parse_hlo_shape(instruction.shape);
-  if (!shape.ok() || shape.value().dimensions.empty() || !is_flat(shape.value())) return 0;
+  if (!shape.ok() || shape.value().dimensions.size() < 2 || !is_flat(shape.value())) return 0;
   const HloShape& array = shape.value();
-  if (!array.has_layout) return array.dimensions.front();
   return array.dimensions[static_cast<size_t>(array.minor_to_major.front())];
 }
 

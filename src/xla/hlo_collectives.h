@@ -28,7 +28,8 @@ struct HloPayload {
 // For the report: the operands' element types, and elements and bytes as far as they are known.
 std::string describe_element_types(const HloGraph& graph, HloNode node);
 HloPayload measure_payload(const HloGraph& graph, HloNode node);
-// Of each operand, the size of its minor dimension; 0 for scalars and shapes not understood.
+// Of each operand, the size of the dimension along which its elements lie side by side; 0 for
+// those of fewer than two dimensions and for shapes not understood.
 std::vector<int64_t> operand_channels(const HloGraph& graph, HloNode node);
 
 // True when XLA promoted this operation: its f32 reducer is named so.

@@ -319,9 +319,11 @@ class Pass {
     const HloInstruction& instruction = graph_.at(candidate.node);
     const std::string attributes = fmt::format(
         "{{groups = array<i64: {}>, group_size = {} : i64, fingerprint = {} : i64, "
-        "operation = {} : i64, codec = {}, plan = {}, timeout_ms = {} : i64, wire_bf16 = {}}}",
+        "operation = {} : i64, codec = {}, plan = {}, timeout_ms = {} : i64, wire_bf16 = {}, "
+        "channels = array<i64: {}>}}",
         fmt::join(rewrite.groups.devices, ", "), rewrite.groups.group_size, fingerprint_, operation,
-        quoted(rewrite.codec), quoted(options_.plan), options_.timeout_ms, rewrite.wire_bf16);
+        quoted(rewrite.codec), quoted(options_.plan), options_.timeout_ms, rewrite.wire_bf16,
+        fmt::join(operand_channels(graph_, candidate.node), ", "));
     const std::string_view target =
         instruction.opcode == "all-reduce" ? kHloAllReduceTarget : kHloReduceScatterTarget;
     auto bytes = make_ffi_custom_call(instruction.bytes, target, attributes);

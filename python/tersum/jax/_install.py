@@ -15,6 +15,8 @@ jax = require_jax()
 _xla = require_xla_core()
 _PASS_NAME = "tersum"
 _PLATFORM = "cpu"
+# Counts the changes of what the pass writes into a program: part of the compilation cache's key.
+_PASS_VERSION = 2
 # Below this, one round trip costs more than the bytes that a codec saves on a 1 Gbit/s link:
 # 64 KiB of float32 take 0.5 ms there.
 DEFAULT_MIN_BYTES = 64 * 1024
@@ -203,7 +205,7 @@ def _configure_worlds(options: InstallOptions) -> None:
 
 
 def _salt(options: InstallOptions) -> str:
-    return f"tersum {tersum.__version__} {options.agreed()}"
+    return f"tersum {tersum.__version__} pass {_PASS_VERSION} {options.agreed()}"
 
 
 def _transform(module: bytes) -> bytes | None:

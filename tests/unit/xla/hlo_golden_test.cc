@@ -233,7 +233,7 @@ TEST(HloGolden, CallCarriesItsAttributes) {
   const Call first = call_of(output.module, output.rows[0].instruction);
   const Call second = call_of(output.module, output.rows[1].instruction);
   EXPECT_EQ(first.target, "tersum_all_reduce");
-  EXPECT_EQ(first.attributes.size(), 8u);
+  EXPECT_EQ(first.attributes.size(), 9u);
   // Devices 0, 1 are process 0's, 2048, 2049 process 1's; the mesh is [[2048, 0], [2049, 1]].
   EXPECT_EQ(first.groups, (std::vector<int64_t>{2048, 2049, 0, 1}));
   EXPECT_EQ(second.groups, (std::vector<int64_t>{2048, 0, 2049, 1}));

@@ -38,7 +38,7 @@ class HandlersTest : public ::testing::Test {
   }
   ~HandlersTest() override { WorldGate::instance().configure({}); }
 
-  static std::unique_ptr<FakeFrame> frame(int32_t device, int64_t run_id = 1) {
+  static std::unique_ptr<FakeFrame> frame(int32_t device, int64_t run_id = 1, size_t operands = 1) {
     auto it = std::make_unique<FakeFrame>(device, run_id);
     it->set("groups", std::vector<int64_t>{2048, 0});
     it->set("group_size", int64_t{2});
@@ -48,6 +48,7 @@ class HandlersTest : public ::testing::Test {
     it->set("plan", "auto");
     it->set("timeout_ms", int64_t{5000});
     it->set("wire_bf16", false);
+    it->set("channels", std::vector<int64_t>(operands, 0));
     return it;
   }
 
@@ -59,7 +60,7 @@ TEST_F(HandlersTest, sums_a_tuple_after_the_frames_are_gone) {
   float c = 5, d = 7, sum_c = 0, sum_d = 0;
   std::unique_ptr<XLA_FFI_Future> first, second;
   {
-    auto here = frame(0);
+    auto here = frame(0, 1, 2);
     here->add_argument(XLA_FFI_DataType_F32, a.data(), {2, 2});
     here->add_argument(XLA_FFI_DataType_F32, &c, {});
     here->add_result(XLA_FFI_DataType_F32, sum_a.data(), {2, 2});
@@ -67,7 +68,7 @@ TEST_F(HandlersTest, sums_a_tuple_after_the_frames_are_gone) {
     ASSERT_EQ(here->call(handler("tersum_all_reduce"), first), nullptr);
   }
   {
-    auto there = frame(2048);
+    auto there = frame(2048, 1, 2);
     there->add_argument(XLA_FFI_DataType_F32, b.data(), {2, 2});
     there->add_argument(XLA_FFI_DataType_F32, &d, {});
     there->add_result(XLA_FFI_DataType_F32, sum_b.data(), {2, 2});

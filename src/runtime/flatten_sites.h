@@ -1,0 +1,69 @@
+// FlattenSites: what +flatten has learned, for every call site of one member.
+//
+// A *site* is a place in a program that calls again and again with arrays of the same channels: a
+// name or a key of the caller's. Calls of one site run one after the other, in the order in which
+// they started, because each needs what the one before has learned; others run beside them.
+//
+// Thread safety: the progress role's holder only. Invariants: a site's state changes only when its
+// front call ends well, on every rank alike; the front call has entered its site until it leaves.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "codec/channel_state.h"
+#include "tersum/data_type.h"
+#include "tersum/status.h"
+
+namespace tersum {
+
+class Operation;
+
+struct FlattenSite {
+  explicit FlattenSite(size_t channels) : state(channels) {}
+
+  // The calls in their order; the front one runs.
+  void enter(const Operation* operation) { line.push_back(operation); }
+  void leave(const Operation* operation);
+  [[nodiscard]] bool holds(const Operation* operation) const { return line.front() == operation; }
+
+  ChannelState state;
+  std::vector<const Operation*> line;
+};
+
+class FlattenSites {
+ public:
+  // Sites beyond that are not kept: their calls do with Hadamard alone. One of 4,096 channels takes
+  // 110 KiB.
+  static constexpr size_t kSitesMax = 16 * 1024;
+
+  // Every how many calls a site's state is brought up to date. Before the first call.
+  void set_every(uint32_t every) { every_ = every; }
+  [[nodiscard]] uint32_t every() const { return every_; }
+
+  // Null if there is no more room.
+  FlattenSite* find_or_make(uint64_t site, size_t channels);
+
+  // Of `site`, or of all. kInvalidArgument while a call is in flight there: nothing has changed.
+  Status reset(std::optional<uint64_t> site);
+  // All states, as docs/wire-format.md says; kInvalidArgument while a call is in flight.
+  [[nodiscard]] Result<std::vector<std::byte>> save() const;
+  // Puts saved states in place of those of the same sites. kInvalidArgument: a call is in flight,
+  // or the bytes are none of save(); nothing has changed.
+  Status load(std::span<const std::byte> saved);
+
+ private:
+  using Key = std::pair<uint64_t, size_t>;  // site, channels
+
+  [[nodiscard]] Status check_idle() const;
+
+  uint32_t every_ = 1;
+  std::map<Key, FlattenSite> sites_;
+};
+
+}  // namespace tersum
