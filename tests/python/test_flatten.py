@@ -76,6 +76,30 @@ def test_six_calls_of_outlier_channels(run_group: Run) -> None:
         assert error(got, data) == pytest.approx(simulated, rel=0.12), f"call {call}, seed {SEED}"
 
 
+@pytest.mark.parametrize("shape", [(24, 96), (3, 5), (700, 7)])
+def test_the_state_is_the_documented_one_bit_for_bit(
+    run_group: Run, shape: tuple[int, int]
+) -> None:
+    """2c, Same bits: float64, fixed order, square roots only."""
+    calls = [small(call, 2, *shape) for call in range(4)]
+
+    def body(group: tersum.Communicator) -> list[Any]:
+        seen: list[Any] = []
+        for data in calls:
+            seen.append(group.all_reduce(data[group.rank], codec="int5/32+flatten"))
+            seen.append(group.save_flatten())
+        return seen
+
+    seen = agreed(run_group(2, body))
+    state = FlattenState(shape[1])
+    for call in range(4):
+        state.observe(seen[2 * call])
+        saved = seen[2 * call + 1]
+        assert saved[:16] == b"tersumF1" + (1).to_bytes(8, "little")
+        assert int.from_bytes(saved[24:32], "little") == shape[1]
+        assert saved[32:-8] == state.saved(call + 1), f"call {call}, seed {SEED}"
+
+
 def test_outliers_that_move_cost_one_call(run_group: Run) -> None:
     """2c, When: one bad call, at most 2.3 times Hadamard's error, then recovery."""
     calls = [act(call, moved=700 * (call >= 3)) for call in range(6)]

@@ -29,12 +29,19 @@ class FlattenState:
     def observe(self, sums: npt.NDArray[np.floating]) -> None:
         rows = sums.reshape(-1, self.mean_squares.size).astype(np.float64)
         rows = rows[:: -(-len(rows) // ROWS_OBSERVED)]
-        squares = (rows * rows).sum(0)
+        squares = np.zeros_like(self.mean_squares)
+        for row in rows:  # one after the other: the order is part of the definition
+            squares += row * row
         if not np.isfinite(squares).all():
             return
         before = min(self.rows, ROWS_REMEMBERED)
         self.mean_squares = (self.mean_squares * before + squares) / (before + len(rows))
         self.rows += len(rows)
+
+    def saved(self, calls: int) -> bytes:
+        """The state as a saved file holds it."""
+        counts = np.array([calls, self.rows], "<u8")
+        return counts.tobytes() + self.mean_squares.astype("<f8").tobytes()
 
     def factors(self) -> Array:
         """What values are multiplied by before the Hadamard transform."""

@@ -1,0 +1,73 @@
+"""+flatten in JAX: every rewritten operation, and every iteration of a loop, learns channels of its
+own, and all devices end with the same bits. In any number of processes; prints ``ok digest``."""
+
+from __future__ import annotations
+
+import hashlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from jax_launch import join
+
+import tersum.jax
+
+SEED = 20261
+ROWS, CHANNELS, LAYERS, CALLS = 32, 384, 3, 5
+
+
+def tensors(call: int, ranks: int) -> np.ndarray:
+    """[ranks, layers, rows, channels]; each layer has large channels of its own."""
+    random = np.random.default_rng(SEED + call)
+    values = random.standard_normal((ranks, LAYERS, ROWS, CHANNELS))
+    for layer in range(LAYERS):
+        values[:, layer, :, [layer, 100 + 7 * layer, 300 + layer]] *= 100
+    return values.astype(np.float32)
+
+
+def errors_of(codec: str) -> tuple[np.ndarray, bytes]:
+    """[calls, layers] of relative errors with ``codec``, and the bits of all results."""
+    tersum.jax.uninstall()
+    tersum.jax.install(codec=codec, local=True, min_bytes=0)
+    mesh = Mesh(np.array(jax.devices()), ("x",))
+
+    def summed(x: jax.Array) -> jax.Array:
+        # One operation, run once per layer.
+        return lax.scan(lambda carry, layer: (carry, lax.psum(layer, "x")), 0.0, x[0])[1]
+
+    program = jax.jit(
+        jax.shard_map(summed, mesh=mesh, in_specs=P("x"), out_specs=P(), check_vma=False)
+    )
+    errors, bits = [], b""
+    for call in range(CALLS):
+        values = tensors(call, len(jax.devices()))
+        array = jax.make_array_from_callback(
+            values.shape, NamedSharding(mesh, P("x")), lambda index, v=values: v[index]
+        )
+        parts = [np.asarray(shard.data) for shard in program(array).addressable_shards]
+        assert all(part.tobytes() == parts[0].tobytes() for part in parts)
+        exact = values.astype(np.float64).sum(0)
+        bits += parts[0].tobytes()
+        errors.append(
+            [
+                np.linalg.norm(parts[0][layer] - exact[layer]) / np.linalg.norm(exact[layer])
+                for layer in range(LAYERS)
+            ]
+        )
+    return np.array(errors), bits
+
+
+def main() -> None:
+    join()
+    jnp.zeros(1).block_until_ready()
+    flattened, bits = errors_of("int4/128+flatten")
+    rotated, _ = errors_of("int4/128+hadamard")
+    np.testing.assert_allclose(flattened[0], rotated[0], rtol=1e-5)  # nothing learned yet
+    assert (flattened[1:] < 0.85 * rotated[1:]).all(), (flattened, rotated)
+    print(f"ok {hashlib.sha256(bits).hexdigest()[:16]}", flush=True)
+
+
+main()
