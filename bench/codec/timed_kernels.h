@@ -13,12 +13,14 @@
 #include <string>
 #include <vector>
 
+#include "codec/channel_state.h"
 #include "codec/codec.h"
 #include "platform/system_clock.h"
 
 namespace tersum {
 
 inline constexpr size_t kPeers = 3;
+inline constexpr size_t kChannels = 384;
 
 // Memory whose start is on a cache line, each array at another offset within a page, as arrays of a
 // program are; equal offsets would make loads wait for unrelated stores.
@@ -43,15 +45,19 @@ struct Arrays {
         own(count, 1),
         out(count, 2),
         copy(count, 3),
-        wire_out(codec.wire_bytes(count), 4) {
+        wire_out(codec.wire_bytes(count), 4),
+        channels(kChannels) {
     std::mt19937_64 random(1);
     std::normal_distribution<float> normal;
     for (auto* const array : {&values, &own, &out, &copy}) {
       for (size_t i = 0; i < count; ++i) array->data()[i] = normal(random);
     }
+    // What a flattening codec knows, of random rows.
+    channels.observe(values.data(), count / kChannels * kChannels, DataType::kFloat32, 1);
+    if (codec.flattens()) place.factors = channels.factors();
     for (size_t peer = 0; peer < kPeers; ++peer) {
       wires.emplace_back(codec.wire_bytes(count), 5 + peer);
-      codec.encode(values.data(), count, wires.back().data());
+      codec.encode(values.data(), count, wires.back().data(), place);
       pointers.push_back(wires.back().data());
     }
   }
@@ -60,6 +66,8 @@ struct Arrays {
   Array<std::byte> wire_out;
   std::vector<Array<std::byte>> wires;
   std::vector<const std::byte*> pointers;
+  ChannelState channels;
+  SlicePlace place;
 };
 
 // Something to be timed; the first of all is memcpy.
@@ -72,13 +80,15 @@ struct Kernel {
 inline std::vector<Kernel> kernels_of(const Codec& codec, Arrays& a, size_t count) {
   const std::span<const std::byte* const> peers(a.pointers);
   const auto combine = [&codec, &a, peers, count](size_t n, std::byte* wire, float* values) {
-    codec.combine(peers.first(n), a.own.data(), 0, count, {}, wire, values);
+    codec.combine(peers.first(n), a.own.data(), 0, count, {}, wire, values, a.place);
   };
   std::byte* const wire = a.wire_out.data();
   return {
       {"memcpy", 0, [&a, count] { std::memcpy(a.copy.data(), a.values.data(), count * 4); }},
-      {"encode", 0.70, [&codec, &a, wire, count] { codec.encode(a.values.data(), count, wire); }},
-      {"decode", 0, [&codec, &a, count] { codec.decode(a.pointers[0], count, a.out.data()); }},
+      {"encode", 0.70,
+       [&codec, &a, wire, count] { codec.encode(a.values.data(), count, wire, a.place); }},
+      {"decode", 0,
+       [&codec, &a, count] { codec.decode(a.pointers[0], count, a.out.data(), a.place); }},
       {"decode_add", 0.95, [combine, &a] { combine(1, nullptr, a.own.data()); }},
       {"hop", 0.45, [combine, wire] { combine(1, wire, nullptr); }},
       {"combine_1", 0, [combine, &a, wire] { combine(1, wire, a.out.data()); }},

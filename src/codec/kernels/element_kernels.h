@@ -20,6 +20,14 @@ inline constexpr size_t kTilePad = 64;
 inline constexpr size_t kTileMemory = kTileValues + kTilePad;
 inline constexpr size_t kTileBlocksMax = kTileMemory / 16;
 
+// What is done to values before a Hadamard transform, or after it: one number for each value.
+struct RotationEnds {
+  const float* signs = nullptr;
+  const float* diagonal = nullptr;  // null: none
+  // Only after it; null: none. With terms NaN becomes canonical, as these may hold any.
+  const float* terms = nullptr;
+};
+
 struct ElementKernels {
   // Of the array at `values`, `count` from number `first` on to and from a tile. Storing rounds
   // and makes NaN canonical.
@@ -44,10 +52,12 @@ struct ElementKernels {
   void (*pack)(const ElementFormat& format, const uint8_t* codes, size_t groups, std::byte* wire);
   void (*unpack)(const ElementFormat& format, const std::byte* wire, size_t groups, uint8_t* codes);
   // The Hadamard transform H (entries +1 and -1, natural order) of every block of the tile:
-  // rotate: y = H (x * factors), x at `from`, which may be the tile; unrotate: x = (H y) * factors,
-  // x to `to`, which may be the tile; one factor for each value. `from` and `to` may be unaligned.
-  void (*rotate)(const float* from, const float* factors, size_t block, size_t count, float* tile);
-  void (*unrotate)(const float* tile, const float* factors, size_t block, size_t count, float* to);
+  // rotate: y = H (x * diagonal * signs), x at `from`, which may be the tile; unrotate:
+  // x = (H y) * signs * diagonal + terms, x to `to`, which may be the tile, whose values are lost.
+  // `from`, `to` and the arrays of `ends` may be unaligned; `to` may be `terms`.
+  void (*rotate)(const RotationEnds& ends, const float* from, size_t block, size_t count,
+                 float* tile);
+  void (*unrotate)(const RotationEnds& ends, float* tile, size_t block, size_t count, float* to);
 };
 
 // `target`: one of available_targets().

@@ -173,17 +173,23 @@ void transform(size_t block, size_t count, float* tile) {
   }
 }
 
-void rotate(const float* from, const float* factors, size_t block, size_t count, float* tile) {
-  for (size_t i = 0; i < count; ++i) tile[i] = load_unaligned<float>(from + i) * factors[i];
+void rotate(const RotationEnds& ends, const float* from, size_t block, size_t count, float* tile) {
+  for (size_t i = 0; i < count; ++i) {
+    float value = load_unaligned<float>(from + i);
+    if (ends.diagonal != nullptr) value *= ends.diagonal[i];
+    tile[i] = value * ends.signs[i];
+  }
   transform(block, count, tile);
 }
 
-void unrotate(const float* tile, const float* factors, size_t block, size_t count, float* to) {
-  // The target may be unaligned, and may be the tile.
-  alignas(64) float work[kTileMemory];
-  std::copy_n(tile, count, work);
-  transform(block, count, work);
-  for (size_t i = 0; i < count; ++i) store_unaligned(to + i, work[i] * factors[i]);
+void unrotate(const RotationEnds& ends, float* tile, size_t block, size_t count, float* to) {
+  transform(block, count, tile);
+  for (size_t i = 0; i < count; ++i) {
+    float value = tile[i] * ends.signs[i];
+    if (ends.diagonal != nullptr) value *= ends.diagonal[i];
+    if (ends.terms != nullptr) value = canonical_nan(value + load_unaligned<float>(ends.terms + i));
+    store_unaligned(to + i, value);
+  }
 }
 
 }  // namespace

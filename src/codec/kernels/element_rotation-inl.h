@@ -11,6 +11,7 @@
 
 #include "codec/kernels/element_kernels.h"
 #include "codec/kernels/hwy_compat-inl.h"
+#include "codec/kernels/vector_formats-inl.h"
 #include "hwy/highway.h"
 
 #if HWY_TARGET != HWY_SCALAR  // the reference serves there
@@ -71,10 +72,20 @@ HWY_INLINE void butterflies(VF (&v)[kCount]) {
 struct NoFactors {
   HWY_INLINE VF apply(VF value, size_t) const { return value; }
 };
-struct Factors {
-  const float* factors;
+struct Beginning {
+  const RotationEnds& ends;
   HWY_INLINE VF apply(VF value, size_t at) const {
-    return hn::Mul(value, hn::LoadU(DF(), factors + at));
+    if (ends.diagonal != nullptr) value = hn::Mul(value, hn::LoadU(DF(), ends.diagonal + at));
+    return hn::Mul(value, hn::LoadU(DF(), ends.signs + at));
+  }
+};
+struct Ending {
+  const RotationEnds& ends;
+  HWY_INLINE VF apply(VF value, size_t at) const {
+    value = hn::Mul(value, hn::LoadU(DF(), ends.signs + at));
+    if (ends.diagonal != nullptr) value = hn::Mul(value, hn::LoadU(DF(), ends.diagonal + at));
+    if (ends.terms == nullptr) return value;
+    return canonical(hn::Add(value, hn::LoadU(DF(), ends.terms + at)));
   }
 };
 
@@ -96,13 +107,14 @@ HWY_INLINE void near_steps(const LaneSteps& lanes, const float* from, const Befo
 
 // kCount vectors `step` values apart, for each place in a step.
 template <size_t kCount, class After>
-HWY_INLINE void far_steps(size_t step, const After& after, size_t at, float* HWY_RESTRICT x) {
+HWY_INLINE void far_steps(size_t step, const After& after, size_t at, const float* from,
+                          float* to) {
   for (size_t i = at; i < at + step; i += kLanes) {
     VF v[kCount];
-    for (size_t k = 0; k < kCount; ++k) v[k] = hn::LoadU(DF(), x + i + k * step);
+    for (size_t k = 0; k < kCount; ++k) v[k] = hn::LoadU(DF(), from + i + k * step);
     butterflies(v);
     for (size_t k = 0; k < kCount; ++k) {
-      hn::StoreU(after.apply(v[k], i + k * step), DF(), x + i + k * step);
+      hn::StoreU(after.apply(v[k], i + k * step), DF(), to + i + k * step);
     }
   }
 }
@@ -110,31 +122,32 @@ HWY_INLINE void far_steps(size_t step, const After& after, size_t at, float* HWY
 // So many vectors stay in registers on every instruction set.
 inline constexpr size_t kNearVectors = 8;
 
+// Only the last steps write to `to`: it may hold what `after` has still to read.
 template <class Before, class After>
 HWY_INLINE void transform_far(const LaneSteps& lanes, size_t block, size_t count, const float* from,
-                              const Before& before, const After& after, float* to) {
+                              const Before& before, const After& after, float* work, float* to) {
   constexpr size_t kNear = kNearVectors * kLanes;
   for (size_t begin = 0; begin < count; begin += block) {
     for (size_t at = begin; at < begin + block; at += kNear) {
-      near_steps<kNearVectors>(lanes, from, before, NoFactors(), at, to);
+      near_steps<kNearVectors>(lanes, from, before, NoFactors(), at, work);
     }
     size_t step = kNear;
     for (; 8 * step <= block / 2; step *= 8) {
       for (size_t at = begin; at < begin + block; at += 8 * step) {
-        far_steps<8>(step, NoFactors(), at, to);
+        far_steps<8>(step, NoFactors(), at, work, work);
       }
     }
     for (; 4 * step <= block / 2; step *= 4) {
       for (size_t at = begin; at < begin + block; at += 4 * step) {
-        far_steps<4>(step, NoFactors(), at, to);
+        far_steps<4>(step, NoFactors(), at, work, work);
       }
     }
     if (8 * step == block) {
-      far_steps<8>(step, after, begin, to);
+      far_steps<8>(step, after, begin, work, to);
     } else if (4 * step == block) {
-      far_steps<4>(step, after, begin, to);
+      far_steps<4>(step, after, begin, work, to);
     } else {
-      far_steps<2>(step, after, begin, to);
+      far_steps<2>(step, after, begin, work, to);
     }
   }
 }
@@ -149,7 +162,7 @@ HWY_INLINE void transform_near(const LaneSteps& lanes, size_t count, const float
 
 template <class Before, class After>
 HWY_NOINLINE void transform(size_t block, size_t count, const float* from, const Before& before,
-                            const After& after, float* to) {
+                            const After& after, float* work, float* to) {
   const LaneSteps lanes;
   switch (block / kLanes) {
     case 1:
@@ -161,16 +174,17 @@ HWY_NOINLINE void transform(size_t block, size_t count, const float* from, const
     case 8:
       return transform_near<8>(lanes, count, from, before, after, to);
     default:
-      return transform_far(lanes, block, count, from, before, after, to);
+      return transform_far(lanes, block, count, from, before, after, work, to);
   }
 }
 
-void rotate_tile(const float* from, const float* factors, size_t block, size_t count, float* tile) {
-  transform(block, count, from, Factors{factors}, NoFactors(), tile);
+void rotate_tile(const RotationEnds& ends, const float* from, size_t block, size_t count,
+                 float* tile) {
+  transform(block, count, from, Beginning{ends}, NoFactors(), tile, tile);
 }
 
-void unrotate_tile(const float* tile, const float* factors, size_t block, size_t count, float* to) {
-  transform(block, count, tile, NoFactors(), Factors{factors}, to);
+void unrotate_tile(const RotationEnds& ends, float* tile, size_t block, size_t count, float* to) {
+  transform(block, count, tile, NoFactors(), Ending{ends}, tile, to);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -20,6 +20,22 @@ struct Tile {
 
 constexpr size_t round_up(size_t count, size_t to) { return (count + to - 1) / to * to; }
 
+// Bounds on what a sum of decoded blocks may hold.
+struct ScaleRange {
+  double largest = 0;  // of each contribution, added up
+  bool has_nan = false;
+
+  void add(const TileMemory& memory, size_t blocks) {
+    float most = 0;
+    for (size_t b = 0; b < blocks; ++b) {
+      const float scale = memory.scales[b].scale;
+      has_nan = has_nan || scale != scale;
+      most = std::max(most, scale);
+    }
+    largest += most;
+  }
+};
+
 // One call's work on a slice, tile by tile.
 class SlicePass {
  public:
@@ -46,8 +62,8 @@ class SlicePass {
   const float* load(const void* values, size_t tile, float* to) const {
     const size_t count = values_in(tile);
     const TileTransform& transform = coding_.transform;
-    const bool plain = format_.kind == ValueKind::kFloat32 && transform.diagonal == nullptr &&
-                       padded(tile) % kTilePad == 0 && padded(tile) == count;
+    const bool plain = format_.kind == ValueKind::kFloat32 && padded(tile) % kTilePad == 0 &&
+                       padded(tile) == count;
     const float* from = to;
     if (plain) {
       from = static_cast<const float*>(values) + place(tile);
@@ -55,35 +71,55 @@ class SlicePass {
       kernels_.load(format_.kind, values, place(tile), count, to);
       std::fill(to + count, to + round_up(padded(tile), kTilePad), 0.0F);
     }
-    if (transform.diagonal != nullptr) {
-      kernels_.multiply(transform.diagonal + phase(tile), padded(tile), to);
-      std::fill(to + count, to + padded(tile), 0.0F);
-    }
     if (transform.signs == nullptr) return from;
     const size_t whole = whole_blocks(tile);
-    kernels_.rotate(from, transform.signs, format_.block, whole, to);
+    const float* const diagonal = at_phase(transform.diagonal, tile);
+    kernels_.rotate({transform.signs, diagonal}, from, format_.block, whole, to);
+    multiply_rest(diagonal, tile, to);
     return to;
   }
 
-  // Undoes the transform (in `from`) and stores the values.
-  void store_sum(float* from, size_t tile, void* values) const {
-    if (coding_.transform.is_any()) undo_careful(from, tile);
+  // Stores the sum of `from` with the transform undone, the values of the array `own` (null: none),
+  // divided as `finish` says. `scales`: sum of the largest scales of what was added up in `from`.
+  void store_sum(float* from, const ScaleRange& scales, const void* own, const Finish& finish,
+                 size_t tile, void* values) const {
+    const bool safe = is_safe(scales);
+    if (safe && goes_straight(tile) && !finish.divides()) {
+      unrotate(from, tile, static_cast<const float*>(own), static_cast<float*>(values));
+      return;
+    }
+    if (safe) {
+      undo(tile, nullptr, 1, from);
+    } else {
+      undo_careful(from, tile);
+    }
+    add_plain(own, tile, from);
+    store_plain(from, finish, tile, values);
+  }
+
+  // The same where there is nothing but the array.
+  void store_own(const void* own, const Finish& finish, size_t tile, float* work,
+                 void* values) const {
+    load_plain(own, tile, work);
+    store_plain(work, finish, tile, values);
+  }
+
+  // A sum of what needs no undoing.
+  void store_plain(float* from, const Finish& finish, size_t tile, void* values) const {
+    kernels_.finish(finish, round_up(values_in(tile), kTilePad), from);
     kernels_.store(format_.kind, from, values_in(tile), values, place(tile));
   }
 
   // The same for what the scales and codes in `memory` stand for: it was finite in the value type,
   // or is NaN, and the error of a code must not take it beyond.
   void store_coded(const TileMemory& memory, float* from, size_t tile, void* values) const {
-    if (!coding_.transform.is_any()) return store_sum(from, tile, values);
-    const auto [largest, has_nan] = largest_scale(memory, tile);
-    const double limit = float_from_bits(format_.overflow_bits - 1);
-    const bool safe = coding_.transform.reach * format_.level_max * double{largest} < limit / 2;
-    if (safe && !has_nan && goes_straight(tile)) {
-      kernels_.unrotate(from, coding_.transform.undo_signs, format_.block, values_in(tile),
-                        static_cast<float*>(values) + place(tile));
-      return;
+    if (!coding_.transform.is_any()) return store_plain(from, {}, tile, values);
+    ScaleRange scales;
+    scales.add(memory, block_count(format_, values_in(tile)));
+    if (is_safe(scales) && goes_straight(tile)) {
+      return unrotate(from, tile, nullptr, static_cast<float*>(values));
     }
-    if (safe && format_.finite_levels) {
+    if (is_safe(scales)) {
       undo(tile, nullptr, 1, from);
     } else {
       undo_careful(from, tile);
@@ -158,24 +194,44 @@ class SlicePass {
     return wire + codes_offset(format_, count_) + code_bytes(format_, first(tile));
   }
 
-  // Whole blocks of float32 that need nothing but the transform: no NaN, no diagonal.
+  // Whole blocks of float32: they need no more than the transform.
   [[nodiscard]] bool goes_straight(size_t tile) const {
-    return format_.kind == ValueKind::kFloat32 && format_.finite_levels &&
-           coding_.transform.undo_diagonal == nullptr && whole_blocks(tile) == values_in(tile);
+    return format_.kind == ValueKind::kFloat32 && whole_blocks(tile) == values_in(tile);
+  }
+  // No NaN, and no overflow on the way back.
+  [[nodiscard]] bool is_safe(const ScaleRange& scales) const {
+    const double limit = float_from_bits(format_.overflow_bits - 1);
+    return format_.finite_levels && !scales.has_nan &&
+           coding_.transform.reach * format_.level_max * scales.largest < limit / 2;
   }
 
-  struct ScaleRange {
-    float largest = 0;
-    bool has_nan = false;
-  };
-  [[nodiscard]] ScaleRange largest_scale(const TileMemory& memory, size_t tile) const {
-    ScaleRange range;
-    for (size_t b = 0; b < block_count(format_, values_in(tile)); ++b) {
-      const float scale = memory.scales[b].scale;
-      range.has_nan = range.has_nan || scale != scale;
-      range.largest = std::max(range.largest, scale);
-    }
-    return range;
+  [[nodiscard]] const float* at_phase(const float* diagonal, size_t tile) const {
+    return diagonal == nullptr ? nullptr : diagonal + phase(tile);
+  }
+  // The diagonal alone, where a partial block is not rotated.
+  void multiply_rest(const float* diagonal, size_t tile, float* values) const {
+    const size_t whole = whole_blocks(tile);
+    if (diagonal == nullptr || whole == padded(tile)) return;
+    kernels_.multiply(diagonal + whole, padded(tile) - whole, values + whole);
+  }
+  // Whole blocks to `values`, and `terms` of them added; both are arrays as the caller's.
+  void unrotate(float* from, size_t tile, const float* terms, float* values) const {
+    const TileTransform& transform = coding_.transform;
+    const RotationEnds ends{transform.undo_signs, at_phase(transform.undo_diagonal, tile),
+                            terms == nullptr ? nullptr : terms + place(tile)};
+    kernels_.unrotate(ends, from, format_.block, whole_blocks(tile), values + place(tile));
+  }
+
+  void load_plain(const void* own, size_t tile, float* values) const {
+    kernels_.load(format_.kind, own, place(tile), values_in(tile), values);
+    const size_t count = values_in(tile);
+    std::fill(values + count, values + round_up(count, kTilePad), 0.0F);
+  }
+  void add_plain(const void* own, size_t tile, float* values) const {
+    if (own == nullptr) return;
+    alignas(64) float terms[kTileMemory];
+    load_plain(own, tile, terms);
+    kernels_.add(terms, round_up(values_in(tile), kTilePad), values);
   }
 
   void undo_careful(float* values, size_t tile) const {
@@ -206,12 +262,10 @@ class SlicePass {
   void undo(size_t tile, const uint32_t* maxima, float undamp, float* values) const {
     const TileTransform& transform = coding_.transform;
     if (maxima != nullptr) scale_damped(tile, maxima, kDamp, values);
-    if (transform.undo_signs != nullptr) {
-      kernels_.unrotate(values, transform.undo_signs, format_.block, whole_blocks(tile), values);
-    }
-    if (transform.undo_diagonal != nullptr) {
-      kernels_.multiply(transform.undo_diagonal + phase(tile), padded(tile), values);
-    }
+    const float* const diagonal = at_phase(transform.undo_diagonal, tile);
+    kernels_.unrotate({transform.undo_signs, diagonal}, values, format_.block, whole_blocks(tile),
+                      values);
+    multiply_rest(diagonal, tile, values);
     if (maxima != nullptr) scale_damped(tile, maxima, undamp, values);
   }
 
@@ -289,25 +343,48 @@ class SliceSum {
   SliceSum(const SlicePass& pass, const SliceCoding& coding, const CombineArgs& args)
       : pass_(pass), coding_(coding), args_(args) {}
 
+  // Transformed, as it is coded again.
   void tile(size_t tile, TileMemory& memory, float* term, float* sum) const {
     bool begun = false;
     const size_t count = pass_.values_in(tile);
     for (size_t w = 0; w <= args_.wire_count; ++w) {
       if (args_.own != nullptr && w == args_.own_index) add_own(tile, begun, term, sum);
-      if (w == args_.wire_count) break;
-      pass_.read(args_.wires[w], tile, memory);
-      if (begun) {
-        pass_.add_codes(tile, memory, sum);
-      } else {
-        pass_.decode_codes(tile, memory, sum);
-      }
-      begun = true;
+      if (w < args_.wire_count) add_wire(w, tile, memory, begun, sum);
     }
     coding_.kernels.finish(args_.finish, round_up(count, kTilePad), sum);
     std::fill(sum + count, sum + round_up(round_up(count, coding_.format.granule), kTilePad), 0.0F);
   }
 
+  // To the array of values: with a transform the wires' sum is turned back, and own values are
+  // added as they are, which saves turning those there and back.
+  void store(size_t tile, TileMemory& memory, float* term, float* sum) const {
+    if (!coding_.transform.is_any()) {
+      this->tile(tile, memory, term, sum);
+      return pass_.store_plain(sum, {}, tile, args_.values_out);
+    }
+    if (args_.wire_count == 0) {
+      return pass_.store_own(args_.own, args_.finish, tile, sum, args_.values_out);
+    }
+    bool begun = false;
+    ScaleRange scales;
+    for (size_t w = 0; w < args_.wire_count; ++w) {
+      add_wire(w, tile, memory, begun, sum);
+      scales.add(memory, block_count(coding_.format, pass_.values_in(tile)));
+    }
+    pass_.store_sum(sum, scales, args_.own, args_.finish, tile, args_.values_out);
+  }
+
  private:
+  void add_wire(size_t wire, size_t tile, TileMemory& memory, bool& begun, float* sum) const {
+    pass_.read(args_.wires[wire], tile, memory);
+    if (begun) {
+      pass_.add_codes(tile, memory, sum);
+    } else {
+      pass_.decode_codes(tile, memory, sum);
+    }
+    begun = true;
+  }
+
   void add_own(size_t tile, bool& begun, float* term, float* sum) const {
     const size_t count = round_up(pass_.values_in(tile), kTilePad);
     const float* const own = pass_.load(args_.own, tile, begun ? term : sum);
@@ -377,11 +454,11 @@ void combine_elements(const SliceCoding& coding, const CombineArgs& args) {
     tensor_scale = store_tensor_scale(coding.format, maximum, args.wire_out);
   }
   for (size_t t = 0; t < pass.tiles(); ++t) {
-    sum.tile(t, memory, term.values, result.values);
     if (args.wire_out == nullptr) {
-      pass.store_sum(result.values, t, args.values_out);
+      sum.store(t, memory, term.values, result.values);
       continue;
     }
+    sum.tile(t, memory, term.values, result.values);
     pass.encode(result.values, t, tensor_scale, memory, args.wire_out);
     if (args.values_out == nullptr) continue;
     pass.decode_codes(t, memory, result.values);

@@ -1,7 +1,7 @@
 // Slices of element formats: the tiles of a slice, one after the other, through the kernels.
 //
 // Thread safety: pure functions. Every pointer to values or wire may be unaligned; `values_out` of
-// a combine may be its `own`. No allocation; about 40 KiB of stack.
+// a combine may be its `own`. No allocation; about 50 KiB of stack.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace tersum {
 // Linear maps of values before they are coded, undone after decoding. Sums are taken between the
 // two, which is what linear allows.
 struct TileTransform {
-  // Factors of whole vectors, kTileMemory values beyond a period; null for none.
+  // Factors beside signs, kTileMemory values beyond a period; null for none.
   const float* diagonal = nullptr;
   const float* undo_diagonal = nullptr;
   size_t period = 1;  // of the diagonal, in values of the array
@@ -26,7 +26,7 @@ struct TileTransform {
   // The most that undoing both makes of a magnitude of 1: B times the largest of undo_diagonal.
   double reach = 1;
 
-  [[nodiscard]] bool is_any() const { return signs != nullptr || diagonal != nullptr; }
+  [[nodiscard]] bool is_any() const { return signs != nullptr; }
 };
 
 struct SliceCoding {
