@@ -76,7 +76,7 @@ struct CallOptions {
   // site has learned of its channels serves its next call; sites that see other data need names of
   // their own. 0 channels: the codec does with its Hadamard transform. All ranks pass the same.
   size_t channels = 0;
-  std::string_view site;
+  std::string_view site = {};
   // For start_…() only: the caller will wait() at once and drive the call itself, so no background
   // thread is woken for it. Until somebody waits such a call makes no progress of its own.
   bool attended = false;
