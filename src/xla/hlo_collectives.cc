@@ -146,6 +146,7 @@ HloPayload measure_payload(const HloGraph& graph, HloNode node) {
 
 std::vector<int64_t> operand_channels(const HloGraph& graph, HloNode node) {
   std::vector<int64_t> out;
+  out.reserve(graph.operands(node).size());
   for (const HloNode operand : graph.operands(node)) {
     out.push_back(operand == kNoHloNode ? 0 : minor_dimension(graph.at(operand)));
   }
