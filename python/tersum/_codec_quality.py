@@ -2,7 +2,8 @@
 
 Each rank owns a chunk; it decodes the other ranks' contributions, adds them to its own exact values
 in float32, encodes the sum once and sends it to all, who decode the same bytes. The coding is
-tersum's own (``encode_payload``), the sum in float64 is the truth. No process is started.
+tersum's own (``encode_payload``), the sum in float64 is the truth. Specs that learn from call to
+call take part in a real group of threads instead. No process is started.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tersum._captured_calls import CapturedSite
+from tersum._rank_groups import RankGroups
 from tersum.codecs import (
     CodecInfo,
     CodecSpeed,
@@ -100,9 +102,28 @@ def _whole_groups(info: CodecInfo) -> int:
     return info.block  # a format with something once a slice, beside its blocks
 
 
-def simulator(spec: str, site: CapturedSite) -> SumSimulator:
-    """A new one for the calls of ``site``; its channels are what a calibrated spec needs."""
-    return StatelessSum(spec)
+class LearningSum:
+    """A spec that learns from a site's results: tersum's own collective, call after call."""
+
+    def __init__(self, spec: str, site: CapturedSite, groups: RankGroups) -> None:
+        self._spec = spec
+        self._site = site
+        self._groups = groups
+
+    def next(self, inputs: Floats) -> Outcome:
+        ranks, count = inputs.shape
+        channels = self._site.channels
+        # Channels are what it learns about: the last of two dimensions.
+        rows = (-1, channels) if channels and count % channels == 0 else (count,)
+        name = f"{self._spec} {self._site.name}"
+        total = self._groups.all_reduce(inputs.reshape(ranks, *rows), self._spec, name)
+        wire_bytes = ranks * codec_wire_bytes(self._spec, count)
+        return Outcome(total.reshape(-1), wire_bytes, ranks * count)
+
+
+def simulator(spec: str, site: CapturedSite, groups: RankGroups) -> SumSimulator:
+    """A new one for the calls of ``site``."""
+    return LearningSum(spec, site, groups) if "+flatten" in spec else StatelessSum(spec)
 
 
 class CallError(NamedTuple):
@@ -159,13 +180,14 @@ class SpecQuality:
 
 
 def default_specs() -> list[str]:
-    """Every lossy format with its own block and :data:`BLOCKS`, with and without ``+hadamard``."""
+    """Every lossy format with its own block and :data:`BLOCKS`, plain, ``+hadamard`` and
+    ``+flatten``."""
     specs = []
     for name in known_codecs():
         if codec_info(name).lossless:
             continue
         for text in (name, *(f"{name}/{block}" for block in BLOCKS)):
-            for modifier in ("", "+hadamard"):
+            for modifier in ("", "+hadamard", "+flatten"):
                 try:
                     specs.append(codec_info(text + modifier).spec)
                 except InvalidArgumentError:
@@ -179,12 +201,13 @@ def measure(specs: Sequence[str], sites: Sequence[CapturedSite], ranks: int) -> 
     measure on."""
     # Before anything long.
     tallies = {spec: _Tally() for spec in dict.fromkeys(codec_info(spec).spec for spec in specs)}
-    for site in sites:
-        sums = {spec: simulator(spec, site) for spec in tallies}
-        for inputs in site.inputs(ranks or site.ranks):
-            truth = Truth.of(inputs)
-            for spec, tally in tallies.items():
-                tally.add(site.name, sums[spec].next(inputs), truth)
+    with RankGroups() as groups:
+        for site in sites:
+            sums = {spec: simulator(spec, site, groups) for spec in tallies}
+            for inputs in site.inputs(ranks or site.ranks):
+                truth = Truth.of(inputs)
+                for spec, tally in tallies.items():
+                    tally.add(site.name, sums[spec].next(inputs), truth)
     if not any(tally.errors for tally in tallies.values()):
         raise InvalidArgumentError(
             f"there is no call to measure on{f' with {ranks} ranks' if ranks else ''}: all sums "

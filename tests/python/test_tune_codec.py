@@ -172,7 +172,7 @@ def test_calls_of_a_site_reach_a_spec_in_order(monkeypatch: pytest.MonkeyPatch) 
 
     kept: list[Remembering] = []
 
-    def make(spec: str, site: CapturedSite) -> Remembering:
+    def make(spec: str, site: CapturedSite, _groups: Any) -> Remembering:
         kept.append(Remembering(spec))
         return kept[-1]
 
@@ -265,3 +265,19 @@ def test_sites_of_one_name_stay_apart(tmp_path: Path) -> None:
     for number, site in enumerate(sites):
         (inputs,) = site.inputs(RANKS)
         assert inputs.tobytes() == make_inputs("normal", number).tobytes()
+
+
+def test_a_spec_that_learns_gets_better_from_call_to_call(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_capture(tmp_path, [make_inputs("act", seed) for seed in range(4)])
+    specs = "int6/128,int6/128+hadamard,int6/128+flatten"
+    status, out, _ = tune(capsys, "--capture", str(tmp_path), "--codec", specs, "--json")
+    assert status == 0
+    rows = specs_of(out)
+    learned, turned = rows["int6/128+flatten"], rows["int6/128+hadamard"]
+    assert learned["bits"] == turned["bits"] == 6.125
+    # Its first call is that of the transform alone.
+    assert learned["worst"] == pytest.approx(turned["worst"], rel=0.05)
+    assert learned["error"] < 0.95 * turned["error"]
+    assert json.loads(out)["recommended"] == "int6/128+flatten"
