@@ -1,0 +1,106 @@
+"""The codec quality example: its images and its table, and all of it once, briefly."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "examples" / "codec_quality"))
+
+import drawn_images
+import quality_table
+
+import tersum
+from tersum import _core
+
+EXAMPLE = Path(quality_table.__file__).parent
+SEED = 20261122
+
+
+def test_images_are_bounded_repeatable_and_of_every_class() -> None:
+    images, classes = drawn_images.draw(np.random.default_rng(SEED), 300)
+    again, _ = drawn_images.draw(np.random.default_rng(SEED), 300)
+    assert images.tobytes() == again.tobytes()
+    assert images.shape == (300, drawn_images.SIZE, drawn_images.SIZE, 3)
+    assert np.abs(images).max() < 4 and images.dtype == np.float32
+    assert {*classes} == {*range(drawn_images.CLASSES)}
+
+
+def ranking(errors: dict[str, tuple[float, float]], sources: list[str]) -> dict[str, Any]:
+    """As tune-codec prints it: (bits, error) per spec, the error on every site."""
+    sites = [
+        {"site": f"s{number}", "source": source, "count": 10, "calls": 2}
+        for number, source in enumerate(sources)
+    ]
+    specs = [
+        {
+            "spec": spec,
+            "bits": bits,
+            "sites": {
+                site["site"]: {"error": error * (number + 1), "body": 0.5, "outliers": 0.01}
+                for number, site in enumerate(sites)
+            },
+        }
+        for spec, (bits, error) in errors.items()
+    ]
+    return {"ranks": 4, "sites": sites, "specs": specs}
+
+
+def test_the_table_separates_kinds_and_marks_what_wins() -> None:
+    errors = {"a": (4.0, 0.2), "b": (4.0, 0.1), "c": (6.0, 0.15), "d": (8.0, 0.01)}
+    text = ranking(errors, ["gradientsymbols", "gradientlayers", "gradientoutput"])
+    found = {"text": text, "images": ranking(errors, ["psum"])}
+    summary = quality_table.summarize(found)
+    kinds = summary["kinds"]
+    assert [kinds[name]["sites"] for name in kinds] == [2, 1, 1]
+    assert kinds["weight gradients"]["specs"]["a"]["error"] == pytest.approx(0.2 * 2.5)
+    assert kinds["embedding gradients"]["specs"]["a"]["error"] == pytest.approx(0.2)
+    lines = quality_table.markdown(summary).splitlines()
+    assert [line.split(" | ")[0] for line in lines[2:]] == ["| a", "| b", "| c", "| d"]
+    assert lines[2].endswith("| 0.200 (0.500) |") and lines[3].endswith("| **0.100** (0.500) |")
+    assert "**" not in lines[4] and lines[5].endswith("| **0.0100** (0.500) |")
+
+
+def test_the_committed_table_is_that_of_the_committed_numbers() -> None:
+    docs = EXAMPLE.parents[1] / "docs"
+    summary = json.loads((docs / "codec-quality.json").read_text())
+    page = (docs / "codec-quality.md").read_text()
+    table = page.split(quality_table.BEGIN)[1].split(quality_table.END)[0]
+    assert table.strip() == quality_table.markdown(summary)
+    for kind in summary["kinds"].values():
+        assert {*kind["specs"]} >= {"int8/128", "int6/128+hadamard", "nf4/64", "mxfp8:e4m3/32"}
+
+
+def test_all_of_it_once(tmp_path: Path) -> None:
+    pytest.importorskip("jax")
+    if not _core.has_xla:
+        pytest.skip("tersum was built without its JAX part")
+    paths = [str(Path(tersum.__file__).parents[1]), str(EXAMPLE.parent / "train_demo")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "JAX_PLATFORMS": "cpu"}
+    environment.pop("XLA_FLAGS", None)
+    steps = ["--text-steps", "1", "--image-steps", "1", "--calls", "1"]
+    for command in (
+        [str(EXAMPLE / "captured_programs.py"), str(tmp_path), *steps],
+        [str(EXAMPLE / "quality_table.py"), "--keep", str(tmp_path), "--codec", "int8,int4/32"],
+    ):
+        done = subprocess.run(
+            [sys.executable, *command],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=220,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    rows = [line for line in done.stdout.splitlines() if line.startswith("| int")]
+    assert [row.split(" | ")[:2] for row in rows] == [["| int4/32", "4.50"], ["| int8/128", "8.12"]]
+    # Every matrix of the language model, its two tables, and four layers of the net.
+    assert "weight gradients: 9 calls" in done.stdout
+    assert "embedding gradients: 2 calls" in done.stdout and "activations: 4 calls" in done.stdout
