@@ -37,7 +37,7 @@ enum class StatusCode : int32_t {
   kInternal = 60,
 };
 
-// The code's name as documented, e.g. "peer_lost".
+// The code's name as documented, e.g. "peer_lost"; "unknown" for a number that is none of them.
 std::string_view status_code_name(StatusCode code);
 
 class [[nodiscard]] Status {

@@ -6,6 +6,8 @@
 
 #include "base/check.h"
 #include "codec/combine_checks.h"
+#include "codec/element_checks.h"
+#include "codec/element_formats.h"
 #include "codec/kernels/block_kernels.h"
 #include "codec/kernels/block_reference.h"
 #include "codec/value_kind.h"
@@ -13,12 +15,22 @@
 namespace tersum {
 namespace {
 
+// The same format in the general description, which the checks read.
+ElementFormat element_format_of(int bits, uint32_t block, ValueKind kind) {
+  ElementFormat format = bits == 8 ? integer_format<8>() : integer_format<4>();
+  format.kind = kind;
+  format.block = block;
+  complete_format(format);
+  return format;
+}
+
 class BlockCodec final : public Codec {
  public:
   BlockCodec(int bits, uint32_t block, DataType type)
       : spec_{bits == 8 ? "int8" : "int4", block, {}},
         type_(type),
-        format_(make_block_format(value_kind(type), bits, block)) {}
+        format_(make_block_format(value_kind(type), bits, block)),
+        element_format_(element_format_of(bits, block, format_.kind)) {}
 
   [[nodiscard]] const CodecSpec& spec() const override { return spec_; }
   [[nodiscard]] DataType value_type() const override { return type_; }
@@ -37,6 +49,9 @@ class BlockCodec final : public Codec {
   }
   void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
                    const SlicePlace& place) const override;
+  [[nodiscard]] Status check_wire(const std::byte* wire, size_t count) const override {
+    return check_elements(element_format_, wire, count);
+  }
   void combine(std::span<const std::byte* const> wires, const void* own, size_t own_index,
                size_t count, const CombineFinish& finish, std::byte* wire_out, void* values_out,
                const SlicePlace& /*place*/) const override {
@@ -50,6 +65,7 @@ class BlockCodec final : public Codec {
   CodecSpec spec_;
   DataType type_;
   BlockFormat format_;
+  ElementFormat element_format_;
 };
 
 void BlockCodec::decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,

@@ -11,7 +11,9 @@
 namespace tersum {
 
 // kInvalidArgument names the first scale or code that none does: a scale that is negative, infinite
-// or another NaN than the format's, a code that stands for no level, the most negative integer.
+// or another NaN than the format's, a code that stands for no level, the most negative integer, a
+// value that its scale takes beyond the largest number of the value type. `wire` has the slice's
+// length.
 Status check_elements(const ElementFormat& format, const std::byte* wire, size_t count);
 
 }  // namespace tersum

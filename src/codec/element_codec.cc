@@ -126,8 +126,11 @@ SliceCoding ElementCodec::coding(const SlicePlace& place) const {
 }
 
 double ElementCodec::base_error_bound(double absmax) const {
-  // A mean may be anywhere up to the largest magnitude, and so may what it misses.
-  if (format_.rule == ScaleRule::kBf16Mean) return absmax * (1 + std::ldexp(1.0, -7));
+  // A mean may be anywhere up to the largest magnitude, and so may what it misses; below the least
+  // normal number it is a multiple of 2^-133.
+  if (format_.rule == ScaleRule::kBf16Mean) {
+    return absmax * (1 + std::ldexp(1.0, -7)) + std::ldexp(1.0, -134);
+  }
   // A block far below the slice's largest magnitude has the least scale there is, or none.
   if (format_.rule == ScaleRule::kE4M3Tensor) return absmax;
   auto above = static_cast<float>(absmax);

@@ -36,6 +36,21 @@ std::string describe_tensors(uint64_t tensors) {
          std::to_string(tensors & ((uint64_t{1} << kHashBits) - 1));
 }
 
+bool all_zero(std::span<const std::byte> bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+}
+
+bool is_status_code(StatusCode code) { return status_code_name(code) != "unknown"; }
+
+// As much of `text` as fits, without half a character at its end.
+size_t cancel_text_bytes(std::string_view text) {
+  if (text.size() <= kCancelTextBytesMax) return text.size();
+  const auto continues = [](char byte) { return (static_cast<uint8_t>(byte) & 0xc0U) == 0x80U; };
+  size_t bytes = kCancelTextBytesMax;
+  while (bytes > 0 && continues(text[bytes])) --bytes;
+  return bytes;
+}
+
 }  // namespace
 
 void encode_descriptor(const CallDescriptor& descriptor,
@@ -62,6 +77,7 @@ std::optional<CallDescriptor> decode_descriptor(std::span<const std::byte> in) {
       codec_bytes > kCodecTextBytesMax) {
     return std::nullopt;
   }
+  if (!all_zero(in.first(17 + kCodecTextBytesMax).subspan(17 + codec_bytes))) return std::nullopt;
   CallDescriptor descriptor;
   descriptor.collective = static_cast<Collective>(in[0]);
   descriptor.op = static_cast<ReduceOp>(in[1]);
@@ -114,7 +130,7 @@ Status compare_descriptors(const CallDescriptor& own, int own_rank, const CallDe
 }
 
 size_t encode_cancel(const CancelNotice& notice, std::span<std::byte> out) {
-  const size_t text_bytes = std::min(notice.text.size(), kCancelTextBytesMax);
+  const size_t text_bytes = cancel_text_bytes(notice.text);
   TERSUM_CHECK(out.size() >= 8 + text_bytes);
   const auto code = static_cast<uint32_t>(notice.code);
   store_le(out.data(), code);
@@ -128,8 +144,11 @@ std::optional<CancelNotice> decode_cancel(std::span<const std::byte> in) {
   if (in.size() < 8 || in.size() > 8 + kCancelTextBytesMax) return std::nullopt;
   CancelNotice notice;
   notice.code = static_cast<StatusCode>(load_le<uint32_t>(in.data()));
-  if (notice.code == StatusCode::kOk) notice.code = StatusCode::kProtocol;
-  notice.poisons = in[4] != std::byte{0};
+  if (notice.code == StatusCode::kOk || !is_status_code(notice.code) || in[4] > std::byte{1} ||
+      !all_zero(in.subspan(5, 3))) {
+    return std::nullopt;
+  }
+  notice.poisons = in[4] == std::byte{1};
   notice.text = {reinterpret_cast<const char*>(in.data()) + 8, in.size() - 8};
   return notice;
 }

@@ -39,7 +39,8 @@ struct CallDescriptor {
 
 void encode_descriptor(const CallDescriptor& descriptor,
                        std::span<std::byte, kDescriptorBytes> out);
-// The codec text views `in`. Empty when the bytes are no descriptor.
+// The codec text views `in`. Empty when the bytes are no descriptor, or there is something behind
+// the codec text.
 std::optional<CallDescriptor> decode_descriptor(std::span<const std::byte> in);
 
 // Ok when equal; else kDisagreement naming the first differing argument, both values and both
@@ -54,8 +55,10 @@ struct CancelNotice {
   std::string_view text;
 };
 inline constexpr size_t kCancelTextBytesMax = 1000;
-// Returns the bytes used; the text is cut to kCancelTextBytesMax. `out` holds at least that plus 8.
+// Returns the bytes used; the text is cut to kCancelTextBytesMax, between two characters. `out`
+// holds at least that plus 8.
 size_t encode_cancel(const CancelNotice& notice, std::span<std::byte> out);
+// Empty when the bytes are no notice: an unknown code, or "ok"; a reserved byte that is not 0.
 std::optional<CancelNotice> decode_cancel(std::span<const std::byte> in);
 
 }  // namespace tersum

@@ -291,10 +291,12 @@ HloAxisRef read_axis_ref(std::string_view bytes) {
   HloAxisRef out;
   pbf_reader field = reader_of(bytes);
   while (field.next()) {
+    // Reading a field, even skipping it, forgets the tag.
+    const uint32_t tag = field.tag();
     std::string_view message;
-    if (field.tag() == f::mesh_axis_index) {
+    if (tag == f::mesh_axis_index) {
       read(field, out.mesh_axis);
-    } else if (field.tag() == f::sub_axis_info && read_message(field, message)) {
+    } else if (tag == f::sub_axis_info && read_message(field, message)) {
       out.is_sub_axis = true;
       pbf_reader sub = reader_of(message);
       while (sub.next()) {
@@ -306,7 +308,7 @@ HloAxisRef read_axis_ref(std::string_view bytes) {
           sub.skip();
         }
       }
-    } else if (field.tag() != f::sub_axis_info) {
+    } else if (tag != f::sub_axis_info) {
       field.skip();
     }
   }
@@ -412,15 +414,16 @@ HloDeviceAssignment read_device_assignment(std::string_view bytes) {
   std::vector<std::vector<int64_t>> by_computation;
   pbf_reader field = reader_of(bytes);
   while (field.next()) {
+    const uint32_t tag = field.tag();
     std::string_view message;
-    if (field.tag() == f::replica_count) {
+    if (tag == f::replica_count) {
       read(field, out.replica_count);
-    } else if (field.tag() == f::computation_count) {
+    } else if (tag == f::computation_count) {
       read(field, out.computation_count);
-    } else if (field.tag() == f::computation_devices && read_message(field, message)) {
+    } else if (tag == f::computation_devices && read_message(field, message)) {
       by_computation.push_back(
           read_integers(message, hlo_field::ComputationDevice::replica_device_ids));
-    } else if (field.tag() != f::computation_devices) {
+    } else if (tag != f::computation_devices) {
       field.skip();
     }
   }

@@ -1,4 +1,6 @@
-"""Checks the reference decoder and encoder against the golden payloads. Standard library only."""
+"""Checks the reference decoder and encoder against the golden payloads, and what it refuses against
+the payloads that must fail. Standard library only.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from decode_slice import Number, decode
 from encode_slice import encode
+from refuse_slice import why_refused
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "codec" / "payloads.txt"
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "codec"
 
 
 def read_hex(text: str) -> bytes:
@@ -43,6 +46,8 @@ def check_case(line: str) -> list[str]:
     values = [float(x) for x in decode("exact", dtype, count, read_hex(values_hex))]
     if spec != "exact" and encode(spec, dtype, values) != payload:
         wrong.append(f"{where}: the reference encoder gives other bytes")
+    if where_refused := why_refused(spec, dtype, count, payload):
+        wrong.append(f"{where}: is refused, at {where_refused}")
     for cut in (payload + b"\0", payload[:-1]):
         if cut == payload:
             continue
@@ -54,12 +59,21 @@ def check_case(line: str) -> list[str]:
     return wrong
 
 
+def check_refused(line: str) -> list[str]:
+    """The same of a payload that must fail."""
+    name, spec, dtype, count, payload, expected = line.split()
+    got = why_refused(spec, dtype, int(count), read_hex(payload))
+    return [] if got == expected else [f"{name} {spec} {dtype}: refused at {got}, not {expected}"]
+
+
 def main() -> int:
     """Exit status 1 if any case fails."""
-    lines = GOLDEN.read_text().splitlines()
-    wrong = [problem for line in lines for problem in check_case(line)]
-    print("\n".join(wrong) if wrong else f"{len(lines)} golden payloads agree")
-    return 1 if wrong or not lines else 0
+    good = (GOLDEN / "payloads.txt").read_text().splitlines()
+    bad = (GOLDEN / "refused.txt").read_text().splitlines()
+    wrong = [problem for line in good for problem in check_case(line)]
+    wrong += [problem for line in bad for problem in check_refused(line)]
+    print("\n".join(wrong) if wrong else f"{len(good)} golden payloads, {len(bad)} refused ones")
+    return 1 if wrong or not good or not bad else 0
 
 
 if __name__ == "__main__":

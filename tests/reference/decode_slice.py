@@ -63,8 +63,7 @@ def read_scales(spec: Spec, format: Format, payload: bytes, blocks: int) -> list
         return [math.nan if byte == 255 else 2.0 ** (byte + format.exponent) for byte in data]
     if format.scale == "e4m3":
         of_slice = number_or_nan(struct.unpack("<f", payload[:4])[0], True)
-        scales = [float32(number_or_nan(E4M3[byte], True) * of_slice) for byte in data]
-        return [number_or_nan(scale, True) for scale in scales]
+        return [float32(number_or_nan(E4M3[byte], True) * of_slice) for byte in data]
     refuses_sign = spec.hadamard or format.name not in ("int8", "int4")
     patterns = struct.unpack(f"<{blocks}H", data)
     return [number_or_nan(bfloat16(bits), refuses_sign) for bits in patterns]

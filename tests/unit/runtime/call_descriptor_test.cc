@@ -32,6 +32,20 @@ TEST(CallDescriptor, RefusesWhatIsNone) {
   }
 }
 
+TEST(CallDescriptor, RefusesEveryOtherLengthAndWhatStandsBehindTheCodec) {
+  std::array<std::byte, 2 * kDescriptorBytes> bytes{};
+  encode_descriptor(sample(), std::span(bytes).first<kDescriptorBytes>());
+  for (size_t size = 0; size <= bytes.size(); ++size) {
+    EXPECT_EQ(decode_descriptor(std::span(bytes).first(size)).has_value(),
+              size == kDescriptorBytes);
+  }
+  for (size_t at = 17 + sample().codec.size(); at < 17 + kCodecTextBytesMax; ++at) {
+    auto broken = bytes;
+    broken[at] = std::byte{1};
+    EXPECT_FALSE(decode_descriptor(std::span(broken).first(kDescriptorBytes)).has_value()) << at;
+  }
+}
+
 TEST(CallDescriptor, BothRanksReadTheSameSentence) {
   CallDescriptor other = sample();
   other.count = 7;
@@ -50,7 +64,32 @@ TEST(CancelNotice, SurvivesTheWireAndIsCut) {
   EXPECT_EQ(read->code, StatusCode::kTimeout);
   EXPECT_FALSE(read->poisons);
   EXPECT_EQ(read->text.size(), kCancelTextBytesMax);
-  EXPECT_FALSE(decode_cancel(std::span(bytes).first(7)).has_value());
+  for (size_t size = 0; size < 8; ++size) {
+    EXPECT_FALSE(decode_cancel(std::span(bytes).first(size)).has_value());
+  }
+}
+
+TEST(CancelNotice, IsCutBetweenCharacters) {
+  std::array<std::byte, 8 + kCancelTextBytesMax> bytes{};
+  std::string text(kCancelTextBytesMax - 1, 'x');
+  text += "\xc3\xa4";  // a letter of two bytes, of which one would still fit
+  const size_t used = encode_cancel({StatusCode::kTimeout, false, text}, bytes);
+  const auto read = decode_cancel(std::span(bytes).first(used));
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->text, std::string(kCancelTextBytesMax - 1, 'x'));
+}
+
+TEST(CancelNotice, RefusesWhatIsNone) {
+  std::array<std::byte, 8> bytes{};
+  ASSERT_EQ(encode_cancel({StatusCode::kAborted, true, ""}, bytes), 8u);
+  ASSERT_TRUE(decode_cancel(bytes).has_value());
+  // Codes that there are not, or that are no error; a flag that is neither; reserved bytes.
+  for (const auto& [at, value] :
+       {std::pair{0, 0}, {0, 99}, {1, 1}, {3, 255}, {4, 2}, {5, 1}, {7, 1}}) {
+    auto broken = bytes;
+    broken[static_cast<size_t>(at)] = static_cast<std::byte>(value);
+    EXPECT_FALSE(decode_cancel(broken).has_value()) << at << " " << value;
+  }
 }
 
 }  // namespace

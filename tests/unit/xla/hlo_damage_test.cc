@@ -70,6 +70,15 @@ TEST(HloDamage, EveryBitOfSmallModules) {
   }
 }
 
+// A field of another wire type than its declaration's is unknown; what follows it still counts.
+TEST(HloDamage, AFieldOfAnotherWireTypeIsSkippedAlone) {
+  // replica_count 1, computation_count 1, computation_devices as four bytes and as it should be.
+  const std::string assignment("\x08\x01\x10\x01\x1d\x03\x0a\x01\x05\x1a\x03\x0a\x01\x04", 14);
+  const auto parsed = parse_hlo_device_assignment(assignment);
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_EQ(parsed.value().devices, std::vector<int64_t>{4});
+}
+
 // rapidcheck prints the seed and shrinks the failing case.
 RC_GTEST_PROP(HloDamage, RandomBytesAndSplices, ()) {
   static const std::vector<std::string> modules = all_modules();

@@ -1,0 +1,249 @@
+// Any bytes as a payload of any spec, any values as its input. The first bytes of the input say
+// which spec, value type and count; TERSUM_FUZZ_FORMAT=nvfp4 in the environment fixes the format.
+//
+// What holds: nothing crashes; the instruction sets agree; parts of a slice decode to what the
+// whole does; what an encoder wrote is never refused, comes back within the stated bound, and no
+// finite block comes back with anything else than finite numbers; what is accepted decodes to none
+// either.
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "codec/codec.h"
+#include "codec/force_isa.h"
+#include "codec/format_registry.h"
+#include "codec/kernels/numbers.h"
+#include "fuzz_input.h"
+#include "tersum/codec_payload.h"
+
+namespace tersum {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+// Those that lossy formats serve come three times as often.
+constexpr DataType kTypes[] = {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16,
+                               DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16,
+                               DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16,
+                               DataType::kFloat64, DataType::kInt32,    DataType::kInt64,
+                               DataType::kUint8};
+// Mostly a few blocks; now and then a tile and a bit.
+constexpr uint32_t kCountFew = 300;
+constexpr uint32_t kCountMax = 3200;
+constexpr uint32_t kWiresMax = 11;
+constexpr std::byte kUntouched{0xa5};
+
+const FormatRow& choose_row(FuzzInput& input) {
+  static const char* const aim = std::getenv("TERSUM_FUZZ_FORMAT");
+  const FormatRow& chosen = input.one_of(format_rows());
+  if (aim == nullptr) return chosen;
+  for (const FormatRow& row : format_rows()) {
+    if (row.name == aim) return row;
+  }
+  std::fprintf(stderr, "TERSUM_FUZZ_FORMAT: there is no format %s\n", aim);
+  std::abort();
+}
+
+std::string choose_spec(FuzzInput& input) {
+  const FormatRow& row = choose_row(input);
+  std::string spec(row.name);
+  if (!row.has_blocks()) return spec;
+  const uint8_t choice = input.byte();
+  uint32_t block = row.block_min << (choice & 7U);
+  if (block > row.block_max) block = row.default_block;
+  spec += "/" + std::to_string(block);
+  if (!row.rotates || (choice & 8U) == 0) return spec;
+  // Without a state +flatten is +hadamard.
+  return spec + ((choice & 16U) != 0 ? "+flatten" : "+hadamard");
+}
+
+bool is_lossy_type(DataType type) {
+  return type == DataType::kFloat32 || type == DataType::kBFloat16 || type == DataType::kFloat16;
+}
+
+float load(DataType type, const std::byte* from) {
+  if (type == DataType::kFloat32) return load_unaligned<float>(from);
+  const auto bits = load_unaligned<uint16_t>(from);
+  return type == DataType::kBFloat16 ? bf16_to_float(bits) : half_to_float(bits);
+}
+
+// Bits at random, which are mostly far apart, or small integers times a power of two.
+Bytes choose_values(FuzzInput& input, DataType type, size_t count) {
+  const uint8_t mood = input.byte();
+  if ((mood & 1U) == 0 || !is_lossy_type(type)) return input.bytes(count * element_bytes(type));
+  const int exponent = input.byte() - 130;
+  const Bytes numbers = input.bytes(count);
+  Bytes values(count * element_bytes(type));
+  for (size_t i = 0; i < count; ++i) {
+    const auto value = std::ldexp(static_cast<float>(static_cast<int8_t>(numbers[i])), exponent);
+    std::byte* const to = values.data() + i * element_bytes(type);
+    if (type == DataType::kFloat32) store_unaligned(to, value);
+    if (type == DataType::kBFloat16) store_unaligned(to, float_to_bf16(value));
+    if (type == DataType::kFloat16) store_unaligned(to, float_to_half(value));
+  }
+  return values;
+}
+
+struct Case {
+  const Codec& codec;
+  size_t count;
+  Bytes wire;
+  Bytes values;
+  size_t step;  // blocks that are decoded together
+  size_t wires;
+  size_t own_index;
+  CombineFinish finish;
+};
+
+Case choose_case(FuzzInput& input) {
+  const std::string spec = choose_spec(input);
+  const DataType type = input.one_of(std::span<const DataType>(kTypes));
+  const uint8_t way = input.byte();
+  const size_t count = input.below((way & 15U) == 0 ? kCountMax : kCountFew);
+  const ReduceOp op = (way & 0x1cU) != 0   ? ReduceOp::kAverage
+                      : (way & 0x20U) != 0 ? ReduceOp::kMax
+                                           : ReduceOp::kSum;
+  const Codec& codec = *find_codec(spec, type, op).value();
+  const size_t wires = 1 + input.byte() % kWiresMax;
+  const size_t own_index = input.byte() % (wires + 1);
+  const uint32_t divisor = op == ReduceOp::kAverage ? 1 + (way >> 6U) : 1;
+  Bytes wire = input.bytes(codec.wire_bytes(count));
+  Bytes values = choose_values(input, type, count);
+  const size_t step = 1 + (way >> 2U) % 4;
+  return {codec, count, std::move(wire), std::move(values), step, wires, own_index, {op, divisor}};
+}
+
+Bytes decode_in_parts(const Case& c) {
+  const size_t bytes = element_bytes(c.codec.value_type());
+  const size_t step = c.step * c.codec.block();
+  Bytes out(c.values.size());
+  for (size_t begin = 0; begin < c.count; begin += step) {
+    c.codec.decode_part(c.wire.data(), c.count, begin, std::min(step, c.count - begin),
+                        out.data() + begin * bytes);
+  }
+  return out;
+}
+
+// What one instruction set makes of the input.
+struct Outcome {
+  Bytes decoded;
+  Bytes encoded;
+  Bytes sum_wire;
+  Bytes sum_values;
+  Bytes sum_alone;  // without a wire
+  friend bool operator==(const Outcome&, const Outcome&) = default;
+};
+
+Outcome run_codec(const Case& c) {
+  const size_t bytes = c.values.size();
+  const size_t wire_bytes = c.wire.size();
+  Outcome out{Bytes(bytes), Bytes(wire_bytes), Bytes(wire_bytes), Bytes(bytes), Bytes(bytes)};
+  c.codec.decode(c.wire.data(), c.count, out.decoded.data());
+  TERSUM_CHECK(decode_in_parts(c) == out.decoded);
+  c.codec.encode(c.values.data(), c.count, out.encoded.data());
+  std::vector<const std::byte*> wires(c.wires, c.wire.data());
+  for (size_t w = 1; w < wires.size(); w += 2) wires[w] = out.encoded.data();
+  c.codec.combine(wires, c.values.data(), c.own_index, c.count, c.finish, out.sum_wire.data(),
+                  out.sum_values.data());
+  c.codec.combine(wires, c.values.data(), c.own_index, c.count, c.finish, nullptr,
+                  out.sum_alone.data());
+  return out;
+}
+
+// `wire` was written by an encoder, or a combine that has handed out `values` with it.
+void check_written(const Codec& codec, const Bytes& wire, const Bytes& values, size_t count) {
+  Bytes decoded(values.size());
+  const std::string spec = codec.spec().to_string();
+  TERSUM_CHECK(decode_payload(spec, codec.value_type(), wire, count, decoded.data()).ok());
+  TERSUM_CHECK(decoded == values);
+}
+
+void check_block(const Case& c, const Bytes& decoded, size_t begin, size_t end) {
+  const DataType type = c.codec.value_type();
+  const size_t bytes = element_bytes(type);
+  double absmax = 0;
+  bool finite = true;
+  for (size_t i = begin; i < end; ++i) {
+    const float value = load(type, c.values.data() + i * bytes);
+    finite = finite && std::isfinite(value);
+    absmax = std::max(absmax, std::abs(double{value}));
+  }
+  const double bound = finite ? c.codec.block_error_bound(absmax) : 0;
+  for (size_t i = begin; i < end; ++i) {
+    const float value = load(type, c.values.data() + i * bytes);
+    const float back = load(type, decoded.data() + i * bytes);
+    if (finite) {
+      TERSUM_CHECK(std::isfinite(back));
+      TERSUM_CHECK(std::abs(double{back} - double{value}) <= bound);
+    } else {
+      TERSUM_CHECK(std::isnan(back) || (c.codec.spec().block == 0 && back == value));
+    }
+  }
+}
+
+// decode(encode(values)).
+void check_coding(const Case& c, const Bytes& encoded) {
+  Bytes decoded(c.values.size());
+  c.codec.decode(encoded.data(), c.count, decoded.data());
+  check_written(c.codec, encoded, decoded, c.count);
+  if (c.codec.lossless()) TERSUM_CHECK(decoded == c.values);
+  if (!is_lossy_type(c.codec.value_type())) return;
+  const size_t block = std::max<size_t>(c.codec.spec().block, 1);
+  for (size_t begin = 0; begin < c.count; begin += block) {
+    check_block(c, decoded, begin, std::min(begin + block, c.count));
+  }
+}
+
+// What decode_payload accepts is what decode() makes of it, without infinities where there are
+// blocks; what it refuses leaves the array alone.
+void check_accepted(const Case& c, const Bytes& decoded) {
+  const DataType type = c.codec.value_type();
+  Bytes out(c.values.size(), kUntouched);
+  const std::string spec = c.codec.spec().to_string();
+  if (!decode_payload(spec, type, c.wire, c.count, out.data()).ok()) {
+    TERSUM_CHECK(out == Bytes(out.size(), kUntouched));
+    return;
+  }
+  TERSUM_CHECK(out == decoded);
+  if (c.codec.spec().block == 0) return;
+  for (size_t i = 0; i < c.count; ++i) {
+    TERSUM_CHECK(!std::isinf(load(type, out.data() + i * element_bytes(type))));
+  }
+}
+
+void check_raw(const Case& c, std::span<const std::byte> raw) {
+  if (raw.size() == c.wire.size()) return;
+  Bytes out(c.values.size(), kUntouched);
+  const std::string spec = c.codec.spec().to_string();
+  const Status status = decode_payload(spec, c.codec.value_type(), raw, c.count, out.data());
+  TERSUM_CHECK(status.code() == StatusCode::kInvalidArgument);
+  TERSUM_CHECK(status.message().find(std::to_string(c.wire.size())) != std::string_view::npos);
+  TERSUM_CHECK(out == Bytes(out.size(), kUntouched));
+}
+
+void fuzz_codec(FuzzInput input) {
+  static const std::vector<std::string> isas = available_isas();
+  const std::string& other = input.one_of(std::span<const std::string>(isas));
+  const Case c = choose_case(input);
+  check_raw(c, input.rest());
+  if (c.count == 0) return;
+  TERSUM_CHECK(force_isa(other).ok());
+  const Outcome outcome = run_codec(c);
+  // The reference comes last of them.
+  TERSUM_CHECK(force_isa(isas.back()).ok());
+  TERSUM_CHECK(run_codec(c) == outcome);
+  check_accepted(c, outcome.decoded);
+  check_coding(c, outcome.encoded);
+  check_written(c.codec, outcome.sum_wire, outcome.sum_values, c.count);
+}
+
+}  // namespace
+}  // namespace tersum
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  tersum::fuzz_codec({data, size});
+  return 0;
+}

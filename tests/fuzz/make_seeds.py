@@ -1,0 +1,61 @@
+"""Writes the seeds of the codec target, two for each format: a payload and values that belong to
+it.
+
+Run it again when codec_fuzz.cc reads its first bytes otherwise. Inputs that fuzzing found lie
+beside the seeds; their names begin with "found" or "reach".
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "reference"))
+
+from encode_slice import encode  # noqa: E402
+from format_table import ALL  # noqa: E402
+
+CORPUS = HERE / "corpus" / "codec"
+#: Rows of the registry: these two, then the formats with blocks.
+PLAIN = ["exact", "bf16"]
+FLOAT32, BFLOAT16, FLOAT16, INT32 = 0, 1, 2, 10
+HADAMARD = 8
+SUM = 1
+LARGEST = struct.unpack("<f", bytes.fromhex("ffff7f7f"))[0]
+
+
+def seed(row: int, choice: list[int], dtype: int, count: int, wire: bytes, values: bytes) -> bytes:
+    """As choose_case() reads it; 3 wires, the own values second, raw bits as values."""
+    head = bytes([0, row, *choice, dtype, SUM, count & 255, count >> 8, 2, 1])
+    return head + wire + bytes([0]) + values
+
+
+def main() -> None:
+    """Writes all seeds."""
+    CORPUS.mkdir(parents=True, exist_ok=True)
+    for row, format in enumerate(ALL, len(PLAIN)):
+        least = min(format.default_block, 32)
+        mixed = [(i % 9 - 4) * 0.75 for i in range(least)]
+        mixed += [2.0**-130, -(2.0**-127), 1.5, math.nan, 0.0]
+        huge = [LARGEST, -LARGEST, *([2.0**126] * (least - 2)), 1.0]
+        stem = format.name.replace(":", "_")
+        for name, modifier, data in (("mixed", "", mixed), ("huge", "+hadamard", huge)):
+            wire = encode(f"{format.name}/{least}{modifier}", "float32", data)
+            values = struct.pack(f"<{len(data)}f", *data)
+            choice = [HADAMARD if modifier else 0]
+            made = seed(row, choice, FLOAT32, len(data), wire, values)
+            (CORPUS / f"{stem}_{name}").write_bytes(made)
+    floats = struct.pack("<4f", 1.5, -0.0, math.inf, LARGEST)
+    halves = bytes.fromhex("803f 8000 807f c07f 7f7f".replace(" ", ""))
+    (CORPUS / "exact_float32").write_bytes(seed(0, [], FLOAT32, 4, floats, floats))
+    (CORPUS / "exact_int32").write_bytes(seed(0, [], INT32, 4, floats, floats))
+    (CORPUS / "bf16_float32").write_bytes(seed(1, [], FLOAT32, 4, halves[:8], floats))
+    (CORPUS / "bf16_float16").write_bytes(seed(1, [], FLOAT16, 5, halves, halves))
+    (CORPUS / "bf16_bfloat16").write_bytes(seed(1, [], BFLOAT16, 5, halves, halves))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""Writes refused.txt: payloads that must fail, and where. Run it to add a case, not to mend a test.
+
+One case per line: name, spec, dtype, count, the payload in hexadecimal ("-" where it is empty), and
+what is wrong: "bytes:N" (so many it should have), "slice" (its scale), "block:K" (its scale),
+"value:K" (its code, or that it is beyond the value type).
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1] / "reference"))
+
+from code_packing import pack_codes  # noqa: E402
+from format_table import ALL, Format  # noqa: E402
+
+#: Name, dtype, payload, what is wrong.
+Case = tuple[str, str, bytes, str]
+
+ONE = {"bf16": b"\x80\x3f", "mean": b"\x80\x3f", "e8m0": b"\x7f", "e4m3": b"\x38"}
+#: Specs without blocks, a value type and its bytes.
+PLAIN = [("exact", "float32", 4), ("exact", "uint8", 1), ("bf16", "float16", 2)]
+#: Scales that no encoder writes.
+BF16_SCALES = {
+    "negative": 0xBF80,
+    "negative_zero": 0x8000,
+    "infinite": 0x7F80,
+    "negative_infinite": 0xFF80,
+    "negative_nan": 0xFFC0,
+    "other_nan": 0x7FC1,
+    "signalling_nan": 0x7F81,
+}
+E4M3_SCALES = {"negative": 0xB8, "negative_zero": 0x80, "negative_nan": 0xFF}
+SLICE_SCALES = {
+    "negative": "bf800000",
+    "negative_zero": "80000000",
+    "infinite": "7f800000",
+    "nan": "7fc00000",
+    "negative_nan": "ffc00000",
+}
+#: Codes that no encoder writes, by the end of the format's name.
+NO_CODES = {
+    "e4m3": {"nan": 0x7F, "negative_nan": 0xFF},
+    "e5m2": {"infinite": 0x7C, "negative_infinite": 0xFC, "nan": 0x7E},
+}
+
+
+class Payload:
+    """A payload of a format in parts: two whole blocks and five values."""
+
+    def __init__(self, format: Format) -> None:
+        self.format = format
+        self.block = min(format.default_block, 32)
+        self.count = 2 * self.block + 5
+        self.slice_scale = struct.pack("<f", 1.0) if format.scale == "e4m3" else b""
+        self.scales = [ONE[format.scale]] * 3
+        self.codes = [format.zero_code] * self.count
+
+    def bytes(self) -> bytes:
+        """On the wire."""
+        return self.slice_scale + b"".join(self.scales) + pack_codes(self.format, self.codes)
+
+
+def length_cases(format: Format) -> list[Case]:
+    """Too short and too long."""
+    whole = Payload(format).bytes()
+    wrong = {
+        "empty": b"",
+        "scales_only": whole[:3],
+        "cut_by_1": whole[:-1],
+        "longer_by_1": whole + b"\0",
+        "twice": whole * 2,
+    }
+    expected = f"bytes:{len(whole)}"
+    return [(name, "float32", payload, expected) for name, payload in wrong.items()]
+
+
+def scale_cases(format: Format) -> list[Case]:
+    """In the second block, and for NVFP4 of the slice."""
+    cases: list[Case] = []
+    if format.scale in ("bf16", "mean"):
+        for name, bits in BF16_SCALES.items():
+            made = Payload(format)
+            made.scales[1] = struct.pack("<H", bits)
+            cases.append((f"{name}_scale", "float32", made.bytes(), "block:1"))
+    if format.scale == "e4m3":
+        for name, bits in E4M3_SCALES.items():
+            made = Payload(format)
+            made.scales[1] = bytes([bits])
+            cases.append((f"{name}_scale", "float32", made.bytes(), "block:1"))
+        for name, digits in SLICE_SCALES.items():
+            made = Payload(format)
+            made.slice_scale = struct.pack("<I", int(digits, 16))
+            cases.append((f"{name}_slice_scale", "float32", made.bytes(), "slice"))
+        made = Payload(format)
+        made.slice_scale = struct.pack("<f", 1e38)
+        made.scales[2] = b"\x7e"
+        cases.append(("infinite_product", "float32", made.bytes(), "block:2"))
+    return cases
+
+
+def code_cases(format: Format) -> list[Case]:
+    """In a whole group and at the end of the slice."""
+    none = NO_CODES.get(format.name[-4:], {})
+    if format.kind == "integer":
+        none = {"most_negative": 1 << (format.bits - 1)}
+    cases: list[Case] = []
+    for name, code in none.items():
+        for index in (20, Payload(format).count - 1):
+            made = Payload(format)
+            made.codes[index] = code
+            cases.append((f"{name}_{index}", "bfloat16", made.bytes(), f"value:{index}"))
+    if format.packing == "triples":
+        # Number 2 of the one group of 69: 23 numbers, 3 bytes to a plane.
+        for number in (125, 126, 127):
+            payload = bytearray(Payload(format).bytes())
+            for bit in range(7):
+                at = len(payload) - 21 + 3 * bit
+                payload[at] = payload[at] & ~4 | (number >> bit & 1) << 2
+            cases.append((f"triple_{number}", "bfloat16", bytes(payload), "value:2"))
+    return cases
+
+
+def beyond_cases(format: Format) -> list[Case]:
+    """The largest scale there is: values of the second block go beyond float16."""
+    made = Payload(format)
+    largest = {"bf16": b"\x7f\x7f", "mean": b"\x7f\x7f", "e8m0": b"\xfe", "e4m3": b"\x7e"}
+    made.scales[1] = largest[format.scale]
+    if format.scale == "e4m3":
+        made.slice_scale = struct.pack("<f", 1e30)
+    index = made.block + 3
+    made.codes[index] = format.levels.index(format.largest)
+    # What has no level 0 is beyond from the block's first value on.
+    first = index if 0.0 in format.levels else made.block
+    return [("beyond", "float16", made.bytes(), f"value:{first}")]
+
+
+def main() -> None:
+    """Writes the file."""
+    lines = []
+    for format in ALL:
+        made = Payload(format)
+        cases = length_cases(format) + scale_cases(format)
+        cases += code_cases(format) + beyond_cases(format)
+        # Some formats have kernels of their own where there is no modifier.
+        rotates = format.name in ("int8", "int4", "five", "nvfp4", "mxfp8:e4m3")
+        for modifier in ["", "+hadamard"] if rotates else [""]:
+            spec = f"{format.name}/{made.block}{modifier}"
+            for name, dtype, payload, where in cases:
+                fields = [name, spec, dtype, str(made.count), payload.hex() or "-", where]
+                lines.append(" ".join(fields))
+    for spec, dtype, size in PLAIN:
+        expected = 3 * size
+        for length in (0, expected - 1, expected + 1, 2 * expected):
+            zeros = "00" * length or "-"
+            lines.append(f"length_{length} {spec} {dtype} 3 {zeros} bytes:{expected}")
+    lines.append("one_byte_of_none int6/32 float32 0 00 bytes:0")
+    (HERE / "refused.txt").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
