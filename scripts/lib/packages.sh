@@ -9,6 +9,7 @@ packages_test=(
   libbenchmark-dev libcli11-dev libgmock-dev libgtest-dev librapidcheck-dev
   universal-ctags util-linux
 )
+packages_fuzz=(clang-19 libclang-rt-19-dev)
 packages_lint=(clang-format-19 clang-tidy-19)
 
 # ensure_packages NAME…: installs those that are missing, and touches nothing when none is.
