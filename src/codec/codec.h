@@ -40,6 +40,8 @@ Result<CodecSpec> parse_codec_spec(std::string_view text);
 struct CombineFinish {
   ReduceOp op = ReduceOp::kSum;
   uint32_t divisor = 1;  // > 1 only for kAverage, at the last combine of a chunk
+  // What is encoded takes the format of gathered() for so many ranks.
+  uint32_t gathered_ranks = 1;
 };
 
 // Per-channel factors of +flatten, borrowed: channel c of a value is its index in the array modulo
@@ -77,6 +79,10 @@ class Codec {
   // True for a codec that uses SlicePlace::factors; others ignore their place.
   [[nodiscard]] virtual bool flattens() const { return false; }
 
+  // The codec of finished sums of `ranks` contributions, which some formats give more room than a
+  // contribution. It decodes them; combine() writes them where finish.gathered_ranks says so.
+  [[nodiscard]] virtual const Codec& gathered(uint32_t /*ranks*/) const { return *this; }
+
   // values[count] -> wire[wire_bytes(count)].
   virtual void encode(const void* values, size_t count, std::byte* wire,
                       const SlicePlace& place = {}) const = 0;
@@ -99,9 +105,9 @@ class Codec {
   // The sum (or maximum, minimum) of the contributions `wires[0..]` and, when `own` is not null, of
   // own[count] inserted as contribution number `own_index` (0..wires.size()), in that order:
   // accumulated in float32, then divided by finish.divisor.
-  //   `wire_out` not null: the result is encoded there; and when `values_out` is not null too, it
-  //   gets the decoding of those very bytes. `wire_out` null: `values_out` gets the result itself,
-  //   rounded to the value type.
+  //   `wire_out` not null: the result is encoded there, by gathered(finish.gathered_ranks); and
+  //   when `values_out` is not null too, it gets the decoding of those very bytes. `wire_out` null:
+  //   `values_out` gets the result itself, rounded to the value type.
   // `values_out` may be `own`. At least one contribution in all. Any number of wires.
   virtual void combine(std::span<const std::byte* const> wires, const void* own, size_t own_index,
                        size_t count, const CombineFinish& finish, std::byte* wire_out,

@@ -1,5 +1,6 @@
 #include "codec/codec_modifiers.h"
 
+#include <algorithm>
 #include <array>
 
 namespace tersum {
@@ -7,6 +8,38 @@ namespace {
 
 std::string_view refuse_without_blocks(const FormatRow& row, const PlainSpec& /*spec*/) {
   return row.rotates ? "" : "the format takes no modifier: it has no blocks to transform";
+}
+
+// "0.2%": digits, and behind a point at most two of them.
+bool set_sparse(std::string_view parameter, PlainSpec& spec) {
+  if (!parameter.ends_with('%')) return false;
+  parameter.remove_suffix(1);
+  const size_t point = std::min(parameter.find('.'), parameter.size());
+  const std::string_view whole = parameter.substr(0, point);
+  const std::string_view part = parameter.substr(std::min(point + 1, parameter.size()));
+  const bool has_part = point < parameter.size();
+  if (whole.empty() || whole.size() > 2 || part.size() > 2 || has_part == part.empty()) {
+    return false;
+  }
+  if (whole.size() > 1 && whole.front() == '0') return false;
+  uint32_t share = 0;
+  for (const char digit : std::string(whole) + std::string(part)) {
+    if (digit < '0' || digit > '9') return false;
+    share = share * 10 + static_cast<uint32_t>(digit - '0');
+  }
+  for (size_t i = part.size(); i < 2; ++i) share *= 10;
+  spec.sparse = static_cast<uint16_t>(share);
+  return share > 0 && share <= kSparseMax;
+}
+bool is_sparse_set(const PlainSpec& spec) { return spec.sparse > 0; }
+std::string write_sparse(const PlainSpec& spec) {
+  std::string text = "sparse:" + std::to_string(spec.sparse / 100);
+  if (spec.sparse % 100 != 0) {
+    text += '.';
+    text += static_cast<char>('0' + spec.sparse / 10 % 10);
+    if (spec.sparse % 10 != 0) text += static_cast<char>('0' + spec.sparse % 10);
+  }
+  return text + "%";
 }
 
 bool set_flatten(std::string_view parameter, PlainSpec& spec) {
@@ -28,6 +61,8 @@ std::string_view refuse_hadamard(const FormatRow& row, const PlainSpec& spec) {
 }
 
 constexpr std::array kModifiers = {
+    ModifierRow{"sparse", "sparse:P%, P from 0.01 to 10 in steps of 0.01", set_sparse,
+                is_sparse_set, write_sparse, refuse_without_blocks},
     ModifierRow{"flatten", "flatten", set_flatten, is_flatten_set, write_flatten,
                 refuse_without_blocks},
     ModifierRow{"hadamard", "hadamard", set_hadamard, is_hadamard_set, write_hadamard,

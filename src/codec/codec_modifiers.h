@@ -26,7 +26,8 @@ struct ModifierRow {
   std::string_view (*refusal)(const FormatRow& row, const PlainSpec& spec);
 };
 
-// In canonical order, which is the order in which they are applied: diagonal, rotation.
+// In canonical order, which is the order in which they are applied: sparse, diagonal,
+// rotation.
 std::span<const ModifierRow> modifier_rows();
 
 // Null if there is none of that name.

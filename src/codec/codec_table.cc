@@ -1,4 +1,5 @@
-// The table of the codecs in use: find_codec. Which formats there are says format_registry.cc.
+#include "codec/codec_table.h"
+
 #include <map>
 #include <memory>
 #include <mutex>
@@ -6,9 +7,8 @@
 #include <utility>
 
 #include "base/check.h"
-#include "codec/codec.h"
 #include "codec/codec_spec.h"
-#include "codec/format_registry.h"
+#include "codec/sparse_codec.h"
 #include "codec/value_kind.h"
 
 namespace tersum {
@@ -23,6 +23,14 @@ PlainSpec served_spec(const PlainSpec& spec, DataType type, ReduceOp op) {
   return spec;
 }
 
+std::unique_ptr<const Codec> make_codec(const PlainSpec& spec, DataType type) {
+  const FormatRow& format = format_rows()[spec.format];
+  if (spec.sparse == 0) return format.make(spec, type);
+  PlainSpec dense = spec;
+  dense.sparse = 0;
+  return make_sparse_codec(spec, format.make(dense, DataType::kFloat32), type);
+}
+
 // Codecs are made at their first use and kept for ever. Any thread.
 class CodecTable {
  public:
@@ -35,7 +43,7 @@ class CodecTable {
     }
     const std::unique_lock lock(mutex_);
     std::unique_ptr<const Codec>& codec = codecs_[key];
-    if (!codec) codec = format_rows()[spec.format].make(spec, type);
+    if (!codec) codec = make_codec(spec, type);
     return codec.get();
   }
 
@@ -53,12 +61,16 @@ CodecTable& codec_table() {
 
 }  // namespace
 
+const Codec& intern_codec(const PlainSpec& spec, DataType type) {
+  const Codec* const codec = codec_table().get(spec, type);
+  TERSUM_CHECK(codec != nullptr);
+  return *codec;
+}
+
 Result<const Codec*> find_codec(std::string_view spec, DataType type, ReduceOp op) {
   PlainSpec plain;
   if (!read_spec(spec, plain)) return explain_spec(spec);
-  const Codec* const codec = codec_table().get(served_spec(plain, type, op), type);
-  TERSUM_CHECK(codec != nullptr);
-  return codec;
+  return &intern_codec(served_spec(plain, type, op), type);
 }
 
 }  // namespace tersum

@@ -44,7 +44,8 @@ void combine_past_cache(const Codec& codec, std::span<const std::byte* const> wi
     codec.combine(wires, own, own_index, count, finish, wire_out, values_out, place);
   } else if (wire_out != nullptr) {
     codec.combine(wires, own, own_index, count, finish, wire_out, nullptr, place);
-    decode_past_cache(codec, wire_out, count, values_out, place, scratch);
+    decode_past_cache(codec.gathered(finish.gathered_ranks), wire_out, count, values_out, place,
+                      scratch);
   } else {
     const size_t bytes = count * element_bytes(codec.value_type());
     if (scratch.size() < bytes) scratch.resize(bytes);

@@ -20,17 +20,21 @@ struct PlainSpec {
   uint32_t block = 0;     // 0 for formats without blocks
   bool flatten = false;   // known channels divided by their size, then as with hadamard
   bool hadamard = false;  // a Hadamard transform of each block before the base format
+  uint16_t sparse = 0;    // outliers sent beside the rest, in kSparseWhole-ths of the values
 
   [[nodiscard]] bool transforms() const { return flatten || hadamard; }
   friend auto operator<=>(const PlainSpec&, const PlainSpec&) = default;
 };
+
+inline constexpr uint32_t kSparseWhole = 10'000;  // 0.01 %
+inline constexpr uint32_t kSparseMax = 1'000;     // 10 %
 
 struct FormatRow {
   std::string_view name;
   uint32_t default_block = 0;  // 0: no blocks
   uint32_t block_min = 0;
   uint32_t block_max = 0;
-  bool rotates = false;  // takes +hadamard and +flatten
+  bool rotates = false;  // takes modifiers
   // `type` is one of those that a lossy codec serves, or any for exact.
   std::unique_ptr<Codec> (*make)(const PlainSpec& spec, DataType type) = nullptr;
 

@@ -18,16 +18,19 @@ constexpr uint32_t kWindowMax = 64;
 // in flight, `window` slices of every flow that comes in, decides when there are many ranks.
 void set_geometry(const SliceLimits& limits, size_t chunk_values, size_t flows,
                   CompiledPlan& plan) {
+  const auto bytes_of = [&](size_t values) {
+    return std::max(plan.codec->wire_bytes(values), plan.gathered->wire_bytes(values));
+  };
   const size_t block = plan.codec->block();
-  const size_t block_bytes = std::max<size_t>(plan.codec->wire_bytes(block), 1);
-  const size_t chunk_bytes = plan.codec->wire_bytes(chunk_values);
+  const size_t block_bytes = std::max<size_t>(bytes_of(block), 1);
+  const size_t chunk_bytes = bytes_of(chunk_values);
   size_t target = std::min(limits.slice_bytes, limits.window_bytes / (2 * flows));
   target = std::min(target, std::max(chunk_bytes / kSlicesPerChunk, limits.least_slice_bytes));
   // Where blocks are a few bytes, whole cache lines of values keep the kernels' pointers aligned.
   const size_t granule = block * std::max<size_t>(1, 64 / block);
   const size_t granule_bytes = block_bytes * (granule / block);
   plan.slice_values = std::max<size_t>(target / granule_bytes, 1) * granule;
-  const size_t slice_bytes = plan.codec->wire_bytes(plan.slice_values);
+  const size_t slice_bytes = bytes_of(plan.slice_values);
   plan.window = static_cast<uint32_t>(
       std::clamp<size_t>(limits.window_bytes / (flows * slice_bytes), 2, kWindowMax));
 }
@@ -171,6 +174,8 @@ Result<std::shared_ptr<const CompiledPlan>> compile_plan(const PlanRequest& requ
   auto plan = std::make_shared<CompiledPlan>();
   plan->request = request;
   plan->codec = &codec;
+  if (reduces(request.collective)) plan->gathered_ranks = static_cast<uint32_t>(request.size);
+  plan->gathered = &codec.gathered(plan->gathered_ranks);
   plan->replicated = source.replicated;
   size_t chunk_values = 0;
   for (const ChunkRange& range : source.chunks) {

@@ -69,6 +69,9 @@ struct SliceJob {
 struct CompiledPlan {
   PlanRequest request;
   const Codec* codec = nullptr;
+  // Of finished sums on their way to everybody: `codec` for as many contributions as they hold.
+  const Codec* gathered = nullptr;
+  uint32_t gathered_ranks = 1;
   bool replicated = false;
   size_t slice_values = 1;
   uint32_t window = 2;  // slices of one flow that may be under way
@@ -84,6 +87,9 @@ struct CompiledPlan {
   std::vector<std::pair<uint64_t, uint32_t>> in_lookup;
   std::vector<std::pair<uint64_t, uint32_t>> out_lookup;
 
+  [[nodiscard]] const Codec& codec_of(FlowPhase phase) const {
+    return phase == FlowPhase::kGather ? *gathered : *codec;
+  }
   [[nodiscard]] size_t slice_begin(const ChunkRole& role, uint32_t slice) const {
     return role.range.begin + slice * slice_values;
   }

@@ -66,7 +66,10 @@ double compose_error_bound(const Codec& codec, const PlanErrorTerms& terms, int 
     const double magnitude = size * absmax + error;
     error += codec.block_error_bound(magnitude) + stored * magnitude + floor;
   }
-  if (terms.finals > 0) error += codec.block_error_bound(sum_absmax + error);
+  if (terms.finals > 0) {
+    const Codec& gathered = codec.gathered(static_cast<uint32_t>(ranks));
+    error += gathered.block_error_bound(sum_absmax + error);
+  }
   error += 2 * (stored * (sum_absmax + error) + floor);
   return error;
 }

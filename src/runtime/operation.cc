@@ -264,7 +264,8 @@ void Operation::on_data(Node& node, InMessage message) {
     fail_protocol(node, got.from_rank, "a slice outside its window");
     return;
   }
-  const size_t expected = plan_->codec->wire_bytes(plan_->slice_count(role, got.slice));
+  const Codec& codec = plan_->codec_of(got.phase);
+  const size_t expected = codec.wire_bytes(plan_->slice_count(role, got.slice));
   if (message.payload.size() != expected) {
     fail_protocol(node, got.from_rank, "a slice of the wrong length");
     return;

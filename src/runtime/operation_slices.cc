@@ -213,7 +213,8 @@ bool Operation::produce_slice(Node& node, uint32_t role_index) {
   const FlowRange& outs = role.finishes ? role.finals : role.partials;
   const size_t count = plan_->slice_count(role, slice);
   const Codec& codec = *plan_->codec;
-  const size_t bytes = codec.wire_bytes(count);
+  const FlowPhase phase = role.finishes ? FlowPhase::kGather : FlowPhase::kReduce;
+  const size_t bytes = plan_->codec_of(phase).wire_bytes(count);
   if (!can_send(node, outs, slice, bytes)) return false;
   if (role.adds.count == 0 && backlogged(node, outs)) return false;
   SlotRef slot;
@@ -237,7 +238,8 @@ bool Operation::produce_slice(Node& node, uint32_t role_index) {
       wires_.push_back(inbox(role.adds.first + i, slice).payload.data());
     }
     const bool divides = role.finishes && request_.op == ReduceOp::kAverage;
-    const CombineFinish end{request_.op, divides ? static_cast<uint32_t>(member_->size()) : 1U};
+    const CombineFinish end{request_.op, divides ? static_cast<uint32_t>(member_->size()) : 1U,
+                            role.finishes ? plan_->gathered_ranks : 1U};
     combine(own, role.own_index, count, end, wire,
             role.finishes ? output_slice(role, slice) : nullptr, place_of(role, slice));
   }
@@ -311,7 +313,8 @@ bool Operation::store_slice(Node& node, uint32_t role_index) {
   const uint32_t slice = state.stored;
   if (slice == role.slices || !have_slice(role.store, slice)) return false;
   const size_t count = plan_->slice_count(role, slice);
-  const size_t bytes = plan_->codec->wire_bytes(count);
+  const Codec& codec = plan_->codec_of(FlowPhase::kGather);
+  const size_t bytes = codec.wire_bytes(count);
   if (!can_send(node, role.forwards, slice, bytes)) return false;
   const InMessage& message = inbox(role.store.first, slice);
   if (role.forwards.count > 0) {
@@ -331,10 +334,10 @@ bool Operation::store_slice(Node& node, uint32_t role_index) {
   const int64_t begin_ns = trace_start(node.trace());
   const std::byte* const wire = message.payload.data();
   if (past_cache()) {
-    decode_past_cache(*plan_->codec, wire, count, output_slice(role, slice), place_of(role, slice),
+    decode_past_cache(codec, wire, count, output_slice(role, slice), place_of(role, slice),
                       decoded_);
   } else {
-    plan_->codec->decode(wire, count, output_slice(role, slice), place_of(role, slice));
+    codec.decode(wire, count, output_slice(role, slice), place_of(role, slice));
   }
   if (TraceRecorder* trace = node.trace()) {
     trace_slice(*trace, TraceKind::kDecode, begin_ns, role, slice, bytes);

@@ -38,6 +38,14 @@ PlanPrediction prediction_of(const PricedPlan& plan) {
   return prediction;
 }
 
+// An all-reduce moves as many finished sums as contributions; the others move one of the two.
+double mean_wire_bytes(const Codec& codec, size_t count, Collective collective, int ranks) {
+  const auto contribution = static_cast<double>(codec.wire_bytes(count));
+  if (collective != Collective::kAllReduce) return contribution;
+  const Codec& gathered = codec.gathered(static_cast<uint32_t>(ranks));
+  return (contribution + static_cast<double>(gathered.wire_bytes(count))) / 2;
+}
+
 }  // namespace
 
 Result<PlanStudy> study_plans(const PlanStudyOptions& options) {
@@ -64,7 +72,7 @@ Result<PlanStudy> study_plans(const PlanStudyOptions& options) {
   study.topology = topology.value()->name;
   study.ranks = topology.value()->ranks();
   study.hosts = topology.value()->host_count();
-  study.wire_bytes = static_cast<double>(codec.value()->wire_bytes(count));
+  study.wire_bytes = mean_wire_bytes(*codec.value(), count, options.collective, study.ranks);
   if (count > 0) request.codec.wire_ratio = study.wire_bytes / request.value_bytes;
   study.bound_s = wire_bound_s(request);
   for (const PricedPlan& plan : price_plans(request)) study.plans.push_back(prediction_of(plan));

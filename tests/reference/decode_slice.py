@@ -18,6 +18,7 @@ import block_rotation
 from code_packing import ceil_div, code_bytes, unpack_codes
 from float_rounding import bfloat16, float32, round_to
 from format_table import E4M3, Format, Spec, parse_spec
+from sparse_sections import ENTRY, add_entries, outlier_count, sections
 
 Number = int | float
 
@@ -42,10 +43,21 @@ def payload_bytes(spec: Spec, dtype: str, count: int) -> int:
     """Bytes of a slice of ``count`` values."""
     if spec.format is None:
         return count * (ITEM_BYTES[dtype] if spec.base == "exact" else 2)
-    if count == 0:
-        return 0
-    scales = ceil_div(count, spec.block) * spec.format.scale_bytes
-    return slice_scale_bytes(spec.format) + scales + code_bytes(spec.format, count)
+    return sum(section_bytes(spec, spec.format, count) for count in section_counts(spec, count))
+
+
+def section_counts(spec: Spec, count: int) -> list[int]:
+    """Of the values in each section; without +sparse the whole slice is one."""
+    if spec.sparse:
+        return [len(section) for section in sections(count)]
+    return [count] if count > 0 else []
+
+
+def section_bytes(spec: Spec, format: Format, count: int) -> int:
+    """Of a section: its outliers and its blocks."""
+    scales = ceil_div(count, spec.block) * format.scale_bytes
+    blocks = slice_scale_bytes(format) + scales + code_bytes(format, count)
+    return blocks + ENTRY.size * outlier_count(count, spec.sparse)
 
 
 def number_or_nan(value: float, refuses_sign: bool) -> float:
@@ -94,12 +106,28 @@ def decode_blocks(
     return [round_to(dtype, value) for value in values]
 
 
+def decode_sections(
+    spec: Spec, format: Format, dtype: str, count: int, payload: bytes
+) -> list[float]:
+    """The values of a slice with +sparse."""
+    values: list[float] = []
+    for in_section in section_counts(spec, count):
+        size = section_bytes(spec, format, in_section)
+        section, payload = payload[:size], payload[size:]
+        entries = ENTRY.size * outlier_count(in_section, spec.sparse)
+        decoded = decode_blocks(spec, format, "float32", in_section, section[entries:])
+        values += add_entries(section[:entries], decoded, dtype)
+    return [round_to(dtype, value) for value in values]
+
+
 def decode(text: str, dtype: str, count: int, payload: bytes) -> list[Number]:
     """The values of a slice. ValueError if the payload has another size than its values need."""
     spec = parse_spec(text)
     expected = payload_bytes(spec, dtype, count)
     if len(payload) != expected:
         raise ValueError(f"{text} of {count} {dtype}: {expected} bytes, not {len(payload)}")
+    if spec.format is not None and spec.sparse:
+        return list(decode_sections(spec, spec.format, dtype, count, payload))
     if spec.format is not None:
         return list(decode_blocks(spec, spec.format, dtype, count, payload)) if count else []
     if spec.base == "bf16" or dtype == "bfloat16":

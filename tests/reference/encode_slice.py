@@ -16,6 +16,7 @@ import block_rotation
 from code_packing import pack_codes
 from float_rounding import LARGEST_BITS, bfloat16, bits_of, float32, float_of, round_to
 from format_table import E4M3, Format, Spec, parse_spec
+from sparse_sections import sections, split
 
 NAN_SCALE = 0x7FC0
 NAN_BYTES = {"bf16": b"\xc0\x7f", "mean": b"\xc0\x7f", "e8m0": b"\xff", "e4m3": b"\x7f"}
@@ -168,14 +169,27 @@ def transformed(spec: Spec, dtype: str, values: list[float]) -> tuple[list[float
     return out, lost
 
 
+def encode_sections(spec: Spec, format: Format, dtype: str, values: list[float]) -> bytes:
+    """The payload of a slice with +sparse."""
+    out = b""
+    for section in sections(len(values)):
+        entries, left = split([values[i] for i in section], spec.sparse, dtype)
+        out += entries + encode_blocks(spec, format, "float32", left)
+    return out
+
+
 def encode(text: str, dtype: str, values: list[float]) -> bytes:
     """The payload of a slice in a lossy format."""
     spec = parse_spec(text)
-    format = spec.format
-    if format is None:
+    if spec.format is None:
         return struct.pack(f"<{len(values)}H", *(bf16_bits(x, dtype) for x in values))
-    if not values:
-        return b""
+    if spec.sparse:
+        return encode_sections(spec, spec.format, dtype, values)
+    return encode_blocks(spec, spec.format, dtype, values) if values else b""
+
+
+def encode_blocks(spec: Spec, format: Format, dtype: str, values: list[float]) -> bytes:
+    """The payload of a slice of a format with blocks."""
     coded, lost = transformed(spec, dtype, values)
     of_slice = slice_scale(format, dtype, coded) if format.scale == "e4m3" else 0.0
     out = struct.pack("<f", of_slice) if format.scale == "e4m3" else b""

@@ -116,6 +116,7 @@ class Spec:
     format: Format | None
     block: int
     hadamard: bool
+    sparse: int = 0  #: P of +sparse in hundredths of a percent; 0 without
 
 
 def parse_spec(text: str) -> Spec:
@@ -125,7 +126,11 @@ def parse_spec(text: str) -> Spec:
     base = ALIASES.get(base, base)
     if base not in FORMATS:
         return Spec(base, None, 0, False)
+    sparse = 0
+    if modifiers and modifiers[0].startswith("sparse:"):
+        sparse = round(float(modifiers.pop(0).removeprefix("sparse:").removesuffix("%")) * 100)
     if modifiers not in ([], ["hadamard"]):
         raise ValueError(f"unknown modifiers {modifiers}")
     format = FORMATS[base]
-    return Spec(base, format, int(block) if block else format.default_block, bool(modifiers))
+    values = int(block) if block else format.default_block
+    return Spec(base, format, values, bool(modifiers), sparse)

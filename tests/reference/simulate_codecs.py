@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from block_rotation import signs
 from format_table import Format, parse_spec
+from sparse_sections import SECTION, outlier_count
 
 Array = npt.NDArray[np.float64]
 #: Values that repeat their channels, and the channels that stick out.
@@ -19,7 +20,8 @@ OUTLIERS = (5, 1030, 2222, 4001)
 
 def make_data(kind: str, ranks: int, count: int, seed: int) -> npt.NDArray[np.float32]:
     """``normal``; ``grad``: a log-normal(1.5) magnitude per element, shared by the ranks; ``act``:
-    four channels of 4,096 a hundred times as large; ``identical``: the same on all ranks."""
+    four channels of 4,096 a hundred times as large; ``identical``: the same on all ranks;
+    ``spikes``: 0.1 % of the places, others on each rank, a hundred times as large."""
     random = np.random.default_rng(seed)
     if kind == "identical":
         return np.repeat(random.standard_normal((1, count)), ranks, 0).astype(np.float32)
@@ -28,6 +30,8 @@ def make_data(kind: str, ranks: int, count: int, seed: int) -> npt.NDArray[np.fl
         data *= np.exp(1.5 * random.standard_normal(count))
     if kind == "act":
         data[:, np.isin(np.arange(count) % CHANNELS, OUTLIERS)] *= 100
+    if kind == "spikes":
+        data[random.random((ranks, count)) < 0.001] *= 100
     return data.astype(np.float32)
 
 
@@ -57,9 +61,49 @@ def scales_of(format: Format, blocks: Array) -> Array:
     return np.round(wanted / of_slice / step) * step * of_slice
 
 
+def nearest_bf16(values: Array) -> Array:
+    """Eight significant bits, ties to even."""
+    mantissa, exponent = np.frexp(values)
+    return np.ldexp(np.rint(mantissa * 256) / 256, exponent)
+
+
+def quantize_sparse(spec: str, values: npt.NDArray[np.floating]) -> Array:
+    """With +sparse: what bf16 leaves of an outlier is coded with the others unless it is larger
+    than the least outlier."""
+    parsed = parse_spec(spec)
+    out = []
+    for section in np.split(values.astype(np.float64), range(SECTION, values.size, SECTION)):
+        count = outlier_count(section.size, parsed.sparse)
+        taken = np.argsort(-np.abs(section), kind="stable")[:count]
+        sent = nearest_bf16(section[taken])
+        rest = section[taken] - sent
+        left = section.copy()
+        left[taken] = np.where(np.abs(rest) <= np.abs(section[taken]).min(), rest, 0)
+        back = quantize(with_sparse(spec, 0), left)
+        back[taken] += sent
+        out.append(back)
+    return np.concatenate(out)
+
+
+def with_sparse(spec: str, hundredths: int) -> str:
+    """The spec with another P, or without the modifier."""
+    base, *modifiers = spec.split("+")
+    others = [text for text in modifiers if not text.startswith("sparse")]
+    sparse = [f"sparse:{hundredths / 100:g}%"] if hundredths else []
+    return "+".join([base, *sparse, *others])
+
+
+def gathered(spec: str, ranks: int) -> str:
+    """The codec of sums: room for the outliers of all ranks, up to a tenth of the values."""
+    sparse = parse_spec(spec).sparse
+    return with_sparse(spec, min(sparse * ranks, 1000)) if sparse else spec
+
+
 def quantize(spec: str, values: npt.NDArray[np.floating]) -> Array:
     """What is left of ``values`` after one coding; their number is a multiple of the block."""
     parsed = parse_spec(spec)
+    if parsed.sparse:
+        return quantize_sparse(spec, values)
     format = parsed.format
     assert format is not None
     blocks = values.astype(np.float64).reshape(-1, parsed.block)
@@ -83,13 +127,14 @@ def two_step(spec: str, data: npt.NDArray[np.float32]) -> Array:
     ranks, count = data.shape
     chunk = count // ranks
     result = np.empty(count)
+    sum_spec = gathered(spec, ranks)
     for owner in range(ranks):
         part = data[:, owner * chunk : (owner + 1) * chunk]
         total = part[owner].astype(np.float64)
         for rank in range(ranks):
             if rank != owner:
                 total = total + quantize(spec, part[rank])
-        result[owner * chunk : (owner + 1) * chunk] = quantize(spec, total)
+        result[owner * chunk : (owner + 1) * chunk] = quantize(sum_spec, total)
     return result
 
 

@@ -141,6 +141,36 @@ def worked_cases() -> list[tuple[str, str, str, list[Number]]]:
     ]
 
 
+def sparse_cases() -> list[tuple[str, str, str, list[Number]]]:
+    """The modifier +sparse, whose worked example docs/codecs.md has."""
+    ramp: list[Number] = [0.0, 1.0, -2.0, 0.5, 3.0]
+    spikes: list[Number] = [x * (100 if i % 17 == 3 else 1) for i, x in enumerate(normal(70))]
+    huge: list[Number] = [FLOAT32_MAX, -FLOAT32_MAX, 2.0**127, *normal(40, 1e38 / 4), math.inf]
+    lost: list[Number] = [*normal(40), math.nan, *normal(30), math.inf, 5.0]
+    half: list[Number] = [65504.0, -65504.0, 65472.0, *normal(33, 2.0**-20), math.nan]
+    top: list[Number] = [BFLOAT16_MAX, -BFLOAT16_MAX, *normal(40)]
+    cases: list[tuple[str, str, str, list[Number]]] = [
+        ("worked_example", "int4/32+sparse:10%", "float32", [*ramp[:4], 101.3]),
+        ("empty", "int4/32+sparse:1%", "float32", []),
+        ("ties", "int4/32+sparse:10%", "float32", [1.0, -1.0] * 20),
+    ]
+    for spec in ("int4/32+sparse:5%", "int8/64+sparse:2.5%+hadamard", "nvfp4+sparse:10%"):
+        cases += [
+            ("spikes", spec, "float32", spikes),
+            ("huge", spec, "float32", huge),
+            ("lost_blocks", spec, "float32", lost),
+            ("zeros", spec, "float32", [0.0, -0.0] * 20),
+            ("denormal", spec, "float32", normal(45, 2.0**-133)),
+            ("far_apart", spec, "float32", [1e4, *normal(50)]),
+            ("float16_edges", spec, "float16", half),
+            ("bfloat16_edges", spec, "bfloat16", top),
+        ]
+    for format in ALL:
+        cases.append(("spikes", f"{format.name}+sparse:7%", "float32", spikes))
+        cases.append(("spikes", f"{format.name}+sparse:0.5%+hadamard", "float16", spikes * 3))
+    return cases
+
+
 def exact_cases() -> list[tuple[str, str, str, list[Number]]]:
     """Values that travel as they are."""
     floats: list[Number] = [1.5, -0.0, math.inf, -2.25]
@@ -161,7 +191,7 @@ def main() -> None:
         for format in ALL:
             if modifier or format.name not in ("int8", "int4"):
                 cases += format_cases(format, modifier)
-    for name, spec, dtype, values in cases + exact_cases():
+    for name, spec, dtype, values in cases + sparse_cases() + exact_cases():
         array = pack(dtype, values)
         # What the type rounds away is gone before a codec sees it.
         payload = array if spec == "exact" else encode(spec, dtype, unpack(dtype, array))

@@ -24,6 +24,7 @@ std::string any_lossy_spec() {
   uint32_t block = row.block_min;
   while (block < row.block_max && *rc::gen::arbitrary<bool>()) block *= 2;
   spec += "/" + std::to_string(block);
+  spec += *rc::gen::element("", "", "+sparse:0.2%", "+sparse:10%");
   return row.rotates && *rc::gen::arbitrary<bool>() ? spec + "+hadamard" : spec;
 }
 
@@ -159,7 +160,8 @@ TEST(CodecBound, RelativeErrorOnNormalDataIsWhatTheoryPredicts) {
 }
 
 TEST(CodecBound, NoFiniteBlockDecodesToInfinity) {
-  for (const char* spec : {"int8/32", "int4/32", "bf16", "mxint8", "mxfp8", "mxfp4", "int6/32"}) {
+  for (const char* spec : {"int8/32", "int4/32", "bf16", "mxint8", "mxfp8", "mxfp4", "int6/32",
+                           "int8/32+sparse:5%", "mxfp4+sparse:10%"}) {
     for (const DataType type : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
       const Codec& codec = *find_codec(spec, type, ReduceOp::kSum).value();
       const float largest = type == DataType::kFloat32    ? std::numeric_limits<float>::max()

@@ -27,7 +27,13 @@ TEST(CodecSpec, NormalForms) {
                                      {"mxfp8", "mxfp8:e4m3/32"},
                                      {"mxfp6:e3m2/32", "mxfp6:e3m2/32"},
                                      {"nvfp4", "nvfp4/16"},
-                                     {"nf4", "nf4/64"}}) {
+                                     {"nf4", "nf4/64"},
+                                     {"nf4+sparse:0.20%", "nf4/64+sparse:0.2%"},
+                                     {"int4+hadamard+sparse:10%", "int4/128+sparse:10%+hadamard"},
+                                     {"mxfp4+sparse:0.01%", "mxfp4/32+sparse:0.01%"},
+                                     {"five+sparse:1.50%", "five/32+sparse:1.5%"},
+                                     {"int8+sparse:2.0%", "int8/128+sparse:2%"},
+                                     {"int8+sparse:9.07%", "int8/128+sparse:9.07%"}}) {
     const auto got = normalize_codec(text);
     ASSERT_TRUE(got.ok()) << text;
     EXPECT_EQ(got.value(), normal);
@@ -65,6 +71,15 @@ TEST(CodecSpec, ErrorsNameWhatIsAllowed) {
   EXPECT_THAT(error_of("int4+"), HasSubstr("unknown modifier \"\""));
   EXPECT_THAT(error_of("int4+hadamard+hadamard"), HasSubstr("stands twice"));
   EXPECT_THAT(error_of("bf16+hadamard"), HasSubstr("takes no modifier"));
+  for (const char* text :
+       {"int4+sparse", "int4+sparse:", "int4+sparse:%", "int4+sparse:0%", "int4+sparse:0.00%",
+        "int4+sparse:10.01%", "int4+sparse:11%", "int4+sparse:0.2", "int4+sparse:.2%",
+        "int4+sparse:0.002%", "int4+sparse:2.%", "int4+sparse:02%", "int4+sparse:-1%",
+        "int4+sparse:1e0%", "int4+sparse: 1%", "int4+sparse:100%", "int4+sparse:1.-%"}) {
+    EXPECT_THAT(error_of(text), HasSubstr("P from 0.01 to 10")) << text;
+  }
+  EXPECT_THAT(error_of("int4+sparse:1%+sparse:2%"), HasSubstr("stands twice"));
+  EXPECT_THAT(error_of("exact+sparse:1%"), HasSubstr("no blocks"));
   EXPECT_THAT(error_of("mxfp8/64"), HasSubstr("it is always 32"));
   EXPECT_THAT(error_of("nvfp4/32"), HasSubstr("it is always 16"));
 }

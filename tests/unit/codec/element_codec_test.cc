@@ -30,7 +30,10 @@ std::string draw_spec() {
   uint32_t block = row.block_min;
   while (block < row.block_max && *rc::gen::arbitrary<bool>()) block *= 2;
   const bool rotates = row.rotates && *rc::gen::arbitrary<bool>();
-  return std::string(row.name) + "/" + std::to_string(block) + (rotates ? "+hadamard" : "");
+  const auto* const sparse =
+      *rc::gen::element("", "", "", "+sparse:0.2%", "+sparse:3%", "+sparse:10%");
+  return std::string(row.name) + "/" + std::to_string(block) + sparse +
+         (rotates ? "+hadamard" : "");
 }
 
 const Codec& codec_of(const std::string& spec, DataType type) {
