@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,10 +13,15 @@ import pytest
 
 import tersum
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
+
+import decode_slice
+import encode_slice
+
 SPECS = [
     spec + modifier
     for spec in tersum.known_codecs()
-    for modifier in ("", "+hadamard")
+    for modifier in ("", "+hadamard", "+sparse:1%")
     if not (modifier and spec in ("exact", "bf16"))
 ]
 SEED = 20261121
@@ -64,6 +71,16 @@ def test_every_rank_holds_the_same_bits(spec: str, plan: str) -> None:
     error = np.linalg.norm(results[0] - total) / np.linalg.norm(total)
     # int2 and int1 on bell-shaped data lose about as much as there is; all others far less.
     assert error < (1.6 if spec.startswith(("int1", "int2", "five")) else 0.6)
+
+
+def test_a_second_section_is_that_of_the_reference() -> None:
+    """Golden payloads are short; a section has 64,512 values."""
+    count, spec = 64_520, "int2/1024+sparse:0.01%"
+    values = np.random.default_rng(SEED).standard_normal(count).astype(np.float32)
+    payload = encode_slice.encode(spec, "float32", [float(x) for x in values])
+    assert tersum.encode_payload(values, spec) == payload
+    back = decode_slice.decode(spec, "float32", count, payload)
+    assert tersum.decode_payload(payload, spec, count).tolist() == back
 
 
 def test_what_no_encoder_writes_is_named() -> None:
