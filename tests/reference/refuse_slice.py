@@ -9,9 +9,16 @@ from __future__ import annotations
 import math
 
 from code_packing import ceil_div, code_bytes, unpack_codes
-from decode_slice import payload_bytes, read_scales, slice_scale_bytes
+from decode_slice import (
+    payload_bytes,
+    read_scales,
+    section_bytes,
+    section_counts,
+    slice_scale_bytes,
+)
 from float_rounding import LARGEST_BITS, float32, float_of
 from format_table import Format, Spec, parse_spec
+from sparse_sections import ENTRY, outlier_count, refused_entry
 
 #: The only NaN that is written as a scale, by kind of scale.
 NAN_SCALE = {"bf16": 0x7FC0, "mean": 0x7FC0, "e8m0": 0xFF, "e4m3": 0x7F}
@@ -55,14 +62,33 @@ def refused_value(spec: Spec, format: Format, dtype: str, count: int, payload: b
 
 
 def why_refused(text: str, dtype: str, count: int, payload: bytes) -> str | None:
-    """ "bytes:N" where N are needed, "slice", "block:K" or "value:K"; None for what is accepted."""
+    """ "bytes:N" where N are needed, "slice", "block:K", "value:K" or "outlier:K"; None for what is
+    accepted."""
     spec = parse_spec(text)
     expected = payload_bytes(spec, dtype, count)
     if len(payload) != expected:
         return f"bytes:{expected}"
     if spec.format is None or count == 0:
         return None
+    if not spec.sparse:
+        return refused_blocks(spec, spec.format, dtype, count, payload)
+    for in_section in section_counts(spec, count):
+        size = section_bytes(spec, spec.format, in_section)
+        entries = ENTRY.size * outlier_count(in_section, spec.sparse)
+        refused = refused_entry(payload[:entries], in_section, dtype)
+        refused = refused or refused_blocks(
+            spec, spec.format, "float32", in_section, payload[entries:size]
+        )
+        if refused:
+            return refused
+        payload = payload[size:]
+    return None
+
+
+def refused_blocks(
+    spec: Spec, format: Format, dtype: str, count: int, payload: bytes
+) -> str | None:
+    """Of a payload without outliers."""
     blocks = ceil_div(count, spec.block)
-    return refused_scale(spec, spec.format, payload, blocks) or refused_value(
-        spec, spec.format, dtype, count, payload
-    )
+    refused = refused_scale(spec, format, payload, blocks)
+    return refused or refused_value(spec, format, dtype, count, payload)

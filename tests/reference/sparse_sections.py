@@ -54,3 +54,14 @@ def add_entries(entries: bytes, values: list[float], dtype: str) -> list[float]:
             out[index] = limit(largest, float32(out[index] + bfloat16(bits)))
     # float32 is limited already.
     return out if dtype == "float32" else [limit(largest, x) for x in out]
+
+
+def refused_entry(entries: bytes, count: int, dtype: str) -> str | None:
+    """The first entry that no encoder writes, of a section of ``count`` values."""
+    before = -1
+    most = 0x477F if dtype == "float16" else 0x7F7F
+    for number, (index, bits) in enumerate(ENTRY.iter_unpack(entries)):
+        if not before < index < count or bits & 0x7FFF > most:
+            return f"outlier:{number}"
+        before = index
+    return None

@@ -2,7 +2,7 @@
 
 One case per line: name, spec, dtype, count, the payload in hexadecimal ("-" where it is empty), and
 what is wrong: "bytes:N" (so many it should have), "slice" (its scale), "block:K" (its scale),
-"value:K" (its code, or that it is beyond the value type).
+"value:K" (its code, or that it is beyond the value type), "outlier:K" (of +sparse).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "reference"))
 
 from code_packing import pack_codes  # noqa: E402
+from encode_slice import encode  # noqa: E402
 from format_table import ALL, Format  # noqa: E402
 
 #: Name, dtype, payload, what is wrong.
@@ -138,6 +139,31 @@ def beyond_cases(format: Format) -> list[Case]:
     return [("beyond", "float16", made.bytes(), f"value:{first}")]
 
 
+def sparse_lines() -> list[str]:
+    """Four outliers, 4 bytes each, before the scales of +sparse."""
+    spec, count = "int6/32+sparse:4%", 100
+    whole = encode(spec, "float32", [1.0 + i % 7 for i in range(count)])
+    second = struct.unpack_from("<H", whole, 4)[0]
+    changes = [
+        ("index_of_nothing", "float32", 12, count, "outlier:3"),
+        ("index_beyond", "float32", 0, 0xFFFF, "outlier:0"),
+        ("index_twice", "float32", 8, second, "outlier:2"),
+        ("index_descends", "float32", 4, 0, "outlier:1"),
+        ("infinite_outlier", "float32", 6, 0x7F80, "outlier:1"),
+        ("nan_outlier", "bfloat16", 14, 0xFFC0, "outlier:3"),
+        ("outlier_beyond", "float16", 2, 0x4780, "outlier:0"),
+        ("infinite_scale", "float32", 16, 0x7F80, "block:0"),
+    ]
+    lines = []
+    for name, dtype, at, pattern, where in changes:
+        payload = bytearray(whole)
+        struct.pack_into("<H", payload, at, pattern)
+        lines.append(f"{name} {spec} {dtype} {count} {payload.hex()} {where}")
+    for name, cut in (("cut_in_entries", whole[:14]), ("cut_by_1", whole[:-1])):
+        lines.append(f"{name} {spec} float32 {count} {cut.hex()} bytes:{len(whole)}")
+    return lines
+
+
 def main() -> None:
     """Writes the file."""
     lines = []
@@ -157,6 +183,7 @@ def main() -> None:
         for length in (0, expected - 1, expected + 1, 2 * expected):
             zeros = "00" * length or "-"
             lines.append(f"length_{length} {spec} {dtype} 3 {zeros} bytes:{expected}")
+    lines += sparse_lines()
     lines.append("one_byte_of_none int6/32 float32 0 00 bytes:0")
     (HERE / "refused.txt").write_text("\n".join(lines) + "\n")
 

@@ -21,7 +21,7 @@ using testing::HasSubstr;
 // A block, a group and a tile, one less and one more, and nothing at all.
 constexpr size_t kCounts[] = {0, 1, 2, 7, 31, 32, 33, 95, 97, 129, 300};
 
-// Every format in its smallest and its largest blocks, with and without the modifier.
+// Every format in its smallest and its largest blocks, plain and with a modifier.
 std::vector<std::string> all_specs() {
   std::vector<std::string> specs;
   for (const FormatRow& row : format_rows()) {
@@ -34,6 +34,7 @@ std::vector<std::string> all_specs() {
       const std::string spec = name + "/" + std::to_string(block);
       specs.push_back(spec);
       if (row.rotates) specs.push_back(spec + "+hadamard");
+      if (row.rotates) specs.push_back(spec + "+sparse:3%");
       if (row.block_min == row.block_max) break;
     }
   }
