@@ -6,8 +6,10 @@
 #include <nanobind/stl/vector.h>
 
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -96,12 +98,16 @@ class PythonFacts {
 // Later calls decide how worlds are made from then on.
 void configure(nb::object describe, nb::object open_store, const std::string& name,
                int64_t timeout_ms, const std::string& transport, const std::string& listen_address,
-               uint16_t listen_port, int tcp_streams) {
+               uint16_t listen_port, int tcp_streams, uint32_t flatten_every,
+               const nb::bytes& flatten_state) {
   CommunicatorOptions options;
   options.timeout_ms = timeout_ms;
   options.listen_address = listen_address;
   options.listen_port = listen_port;
   options.tcp_streams = tcp_streams;
+  options.flatten_every = flatten_every;
+  std::vector<std::byte> state(flatten_state.size());
+  if (!state.empty()) std::memcpy(state.data(), flatten_state.data(), state.size());
   const auto kind = parse_transport_kind(transport);
   if (!kind.has_value()) throw_if_error(invalid_argument("no transport is called " + transport));
   options.transport = *kind;
@@ -109,7 +115,8 @@ void configure(nb::object describe, nb::object open_store, const std::string& na
   // Only rank 0 of a URL would serve; this store is an object.
   WorldGate::instance().configure(xla_ffi::make_world_hooks(
       {[facts] { return facts->describe(); },
-       [facts, timeout_ms] { return facts->open_store(/*rank=*/1, timeout_ms); }, options, name}));
+       [facts, timeout_ms] { return facts->open_store(/*rank=*/1, timeout_ms); }, options, name,
+       std::move(state)}));
 }
 
 nb::dict row_to_dict(const HloReportRow& row) {
@@ -177,6 +184,32 @@ nb::dict handlers() {
         nb::capsule(entry.handler, kCapsuleName);
   }
   return out;
+}
+
+// `act` on the world, once nothing that runs uses it. The GIL is released meanwhile.
+template <typename Act>
+auto with_idle_world(const Act& act) -> decltype(act(std::declval<DeviceWorld&>())) {
+  const nb::gil_scoped_release no_gil;
+  xla_ffi::wait_until_no_invocations();
+  const Result<std::shared_ptr<DeviceWorld>> world = WorldGate::instance().world();
+  if (!world.ok()) return world.status();
+  return act(*world.value());
+}
+
+nb::bytes save_flatten() {
+  const std::vector<std::byte> saved =
+      value_or_throw(with_idle_world([](DeviceWorld& world) { return world.save_flatten(); }));
+  return nb::bytes(saved.data(), saved.size());
+}
+
+void load_flatten(const nb::bytes& saved) {
+  const std::span bytes(static_cast<const std::byte*>(saved.data()), saved.size());
+  throw_if_error(
+      with_idle_world([bytes](DeviceWorld& world) { return world.load_flatten(bytes); }));
+}
+
+void reset_flatten() {
+  throw_if_error(with_idle_world([](DeviceWorld& world) { return world.reset_flatten(); }));
 }
 
 nb::dict stats() {
@@ -265,7 +298,8 @@ void bind_xla(nb::module_& module) {
   xla.def("handlers", &handlers, "FFI targets by name, as capsules for register_ffi_target.");
   xla.def("configure", &configure, nb::arg("describe"), nb::arg("open_store"), nb::arg("name"),
           nb::arg("timeout_ms"), nb::arg("transport"), nb::arg("listen_address"),
-          nb::arg("listen_port"), nb::arg("tcp_streams"),
+          nb::arg("listen_port"), nb::arg("tcp_streams"), nb::arg("flatten_every"),
+          nb::arg("flatten_state"),
           "Sets how the device worlds of this process are made when the first program needs them.");
   xla.def("configure_pass", &configure_pass, nb::kw_only(), nb::arg("codec"), nb::arg("plan"),
           nb::arg("timeout_ms"), nb::arg("min_bytes"), nb::arg("processes"),
@@ -281,6 +315,9 @@ void bind_xla(nb::module_& module) {
       },
       nb::arg("group"), "Begins to make the world that serves `group`; never blocks.");
   bind_recorder(xla);
+  xla.def("save_flatten", &save_flatten, "What operations with +flatten have learned.");
+  xla.def("load_flatten", &load_flatten, nb::arg("saved"), "Puts that in place.");
+  xla.def("reset_flatten", &reset_flatten, "Forgets it.");
   xla.def("stats", &stats, "Sums over the calls of this process.");
   xla.def(
       "close",

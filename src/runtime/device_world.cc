@@ -5,9 +5,11 @@
 #include <charconv>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "runtime/deadline.h"
+#include "runtime/flatten_shelf.h"
 #include "runtime/group_id.h"
 #include "runtime/member.h"
 #include "runtime/process_node.h"
@@ -67,9 +69,14 @@ class DeviceWorldImpl final : public DeviceWorld {
   void start(const KeyedCall& call, OnDone on_done, void* context) override;
   [[nodiscard]] bool is_local(std::span<const int64_t> group) const override;
   [[nodiscard]] CommunicatorStats stats() const override;
+  [[nodiscard]] Result<std::vector<std::byte>> save_flatten() override;
+  Status load_flatten(std::span<const std::byte> saved) override;
+  Status reset_flatten() override;
   void close() override;
 
  private:
+  // Of each group that has met here.
+  [[nodiscard]] std::vector<std::shared_ptr<Member>> members() const;
   [[nodiscard]] RankPlace place_of(int process_index) const {
     RankPlace place;
     place.process = meeting_.processes[static_cast<size_t>(process_index)];
@@ -87,8 +94,12 @@ class DeviceWorldImpl final : public DeviceWorld {
 
   mutable std::mutex mutex_;
   std::map<std::pair<uint64_t, int64_t>, std::shared_ptr<Member>> members_;
+  FlattenShelf loaded_;  // for members to come
   bool closed_ = false;
 };
+
+// The same in every run: worlds have ids of their own.
+uint64_t devices_digest(std::span<const int64_t> devices) { return device_group_id(0, devices); }
 
 Result<std::shared_ptr<Member>> DeviceWorldImpl::find_or_make_member(const KeyedCall& call) {
   const uint64_t group = device_group_id(meeting_.group, call.group);
@@ -117,6 +128,8 @@ Result<std::shared_ptr<Member>> DeviceWorldImpl::find_or_make_member(const Keyed
                                std::move(places), slice_limits(options_, meeting_.one_host), true);
   member->flatten.set_every(options_.flatten_every);
   member->devices.assign(call.group.begin(), call.group.end());
+  const auto loaded = loaded_.find(devices_digest(call.group));
+  if (loaded != loaded_.end()) TERSUM_RETURN_IF_ERROR(member->flatten.load(loaded->second));
   members_[{group, call.device}] = member;
   // Posted before the call's submission, so registered before it begins.
   progress_->node().post([member](Node& node) { node.register_member(member); });
@@ -155,6 +168,64 @@ CommunicatorStats DeviceWorldImpl::stats() const {
     sum.seconds += member->stats.seconds;
   }
   return sum;
+}
+
+std::vector<std::shared_ptr<Member>> DeviceWorldImpl::members() const {
+  std::vector<std::shared_ptr<Member>> found;
+  const std::lock_guard lock(mutex_);
+  found.reserve(members_.size());
+  for (const auto& [key, member] : members_) found.push_back(member);
+  return found;
+}
+
+Result<std::vector<std::byte>> DeviceWorldImpl::save_flatten() {
+  FlattenShelf shelf;
+  Status status;
+  progress_->execute([&](Node& /*node*/) {
+    // Members of one group hold equal states.
+    for (const auto& member : members()) {
+      Result<std::vector<std::byte>> saved = member->flatten.save();
+      if (!saved.ok()) {
+        status = saved.status();
+        return;
+      }
+      shelf[devices_digest(member->devices)] = std::move(saved).value();
+    }
+  });
+  if (!status.ok()) return status;
+  return pack_shelf(shelf);
+}
+
+Status DeviceWorldImpl::load_flatten(std::span<const std::byte> saved) {
+  Result<FlattenShelf> shelf = unpack_shelf(saved);
+  if (!shelf.ok()) return shelf.status();
+  Status status;
+  progress_->execute([&](Node& /*node*/) {
+    for (const auto& member : members()) {
+      const auto found = shelf.value().find(devices_digest(member->devices));
+      if (found == shelf.value().end()) continue;
+      status = member->flatten.load(found->second);
+      if (!status.ok()) return;
+    }
+  });
+  if (!status.ok()) return status;
+  const std::lock_guard lock(mutex_);
+  loaded_ = std::move(shelf).value();
+  return {};
+}
+
+Status DeviceWorldImpl::reset_flatten() {
+  {
+    const std::lock_guard lock(mutex_);
+    loaded_.clear();
+  }
+  Status status;
+  progress_->execute([&](Node& /*node*/) {
+    for (const auto& member : members()) {
+      if (status.ok()) status = member->flatten.reset(std::nullopt);
+    }
+  });
+  return status;
 }
 
 void DeviceWorldImpl::close() {

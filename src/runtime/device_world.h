@@ -62,6 +62,17 @@ class DeviceWorld {
   [[nodiscard]] virtual bool is_local(std::span<const int64_t> group) const = 0;
   [[nodiscard]] virtual CommunicatorStats stats() const = 0;
 
+  // What calls with +flatten have learned, of every group with a device here. kInvalidArgument
+  // while such a call is in flight. Blocks for as long as a round of the engine takes, as do the
+  // next two.
+  [[nodiscard]] virtual Result<std::vector<std::byte>> save_flatten() = 0;
+  // Puts saved states in place of those of the same sites, also of groups that have not met yet.
+  // Every process loads the same between the same calls. kInvalidArgument: bytes that are none, or
+  // a call in flight.
+  virtual Status load_flatten(std::span<const std::byte> saved) = 0;
+  // Forgets them all.
+  virtual Status reset_flatten() = 0;
+
   // Ends all calls in flight with kAborted; later ones fail at once.
   virtual void close() = 0;
 };

@@ -159,6 +159,16 @@ CommunicatorStats WorldGate::stats() const {
   return sum;
 }
 
+Result<std::shared_ptr<DeviceWorld>> WorldGate::world() const {
+  const std::scoped_lock lock(mutex_);
+  if (era_ == nullptr) return not_configured();
+  if (era_->global != nullptr) return era_->global;
+  if (era_->facts.has_value() && era_->local != nullptr) return era_->local;
+  return Status(StatusCode::kClosed,
+                "the processes have not met yet: run a program that sums through tersum first, or "
+                "pass install(flatten_state=…)");
+}
+
 void WorldGate::close() {
   std::shared_ptr<DeviceWorld> local;
   std::shared_ptr<DeviceWorld> global;

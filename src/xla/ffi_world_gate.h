@@ -65,6 +65,10 @@ class WorldGate {
   // Sum over the worlds that exist.
   [[nodiscard]] CommunicatorStats stats() const;
 
+  // Of the world of all processes, or of this one's where there is no other. kClosed before the
+  // first program that needs it has run.
+  [[nodiscard]] Result<std::shared_ptr<DeviceWorld>> world() const;
+
   // Closes the worlds that exist: calls in flight end with kAborted. Later calls fail with kClosed,
   // and so do those that wait for a bootstrap under way. Does not wait for that: it ends by itself
   // and closes what it makes.

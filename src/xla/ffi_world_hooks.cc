@@ -7,20 +7,33 @@
 
 namespace tersum::xla_ffi {
 
+namespace {
+
+using World = Result<std::shared_ptr<DeviceWorld>>;
+
+World taught(World world, const std::vector<std::byte>& flatten_state) {
+  if (!world.ok() || flatten_state.empty()) return world;
+  TERSUM_RETURN_IF_ERROR(world.value()->load_flatten(flatten_state));
+  return world;
+}
+
+}  // namespace
+
 WorldHooks make_world_hooks(WorldSource source) {
-  using World = Result<std::shared_ptr<DeviceWorld>>;
   const auto shared = std::make_shared<WorldSource>(std::move(source));
   return {[shared] { return shared->describe(); },
           [shared](const ProcessFacts& facts) -> World {
-            return DeviceWorld::create(0, 1, facts.local_devices, nullptr, shared->options,
-                                       shared->name + "/local");
+            return taught(DeviceWorld::create(0, 1, facts.local_devices, nullptr, shared->options,
+                                              shared->name + "/local"),
+                          shared->flatten_state);
           },
           [shared](const ProcessFacts& facts) -> World {
             Result<std::shared_ptr<Store>> store = shared->open_store();
             if (!store.ok()) return store.status();
-            return DeviceWorld::create(facts.process_index, facts.process_count,
-                                       facts.local_devices, std::move(store).value(),
-                                       shared->options, shared->name);
+            return taught(
+                DeviceWorld::create(facts.process_index, facts.process_count, facts.local_devices,
+                                    std::move(store).value(), shared->options, shared->name),
+                shared->flatten_state);
           }};
 }
 

@@ -3,10 +3,12 @@
 // Thread safety: the hooks run on the gate's thread, one at a time.
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tersum/options.h"
 #include "tersum/status.h"
@@ -22,6 +24,8 @@ struct WorldSource {
   CommunicatorOptions options;
   // New in the store, and the same in all processes.
   std::string name;
+  // What DeviceWorld::save_flatten() gave; empty: worlds begin with nothing learned.
+  std::vector<std::byte> flatten_state;
 };
 
 [[nodiscard]] WorldHooks make_world_hooks(WorldSource source);

@@ -21,7 +21,10 @@ from tersum.jax._explicit_psum import psum  # noqa: E402
 from tersum.jax._install import (  # noqa: E402
     install,
     installed,
+    load_flatten,
     report,
+    reset_flatten,
+    save_flatten,
     stats,
     uninstall,
 )
@@ -34,8 +37,11 @@ __all__ = [
     "capture",
     "install",
     "installed",
+    "load_flatten",
     "psum",
     "report",
+    "reset_flatten",
+    "save_flatten",
     "stats",
     "uninstall",
 ]

@@ -55,6 +55,8 @@ def install(
     listen_address: str = "",
     listen_port: int = 0,
     tcp_streams: int = 0,
+    flatten_every: int = 1,
+    flatten_state: bytes = b"",
 ) -> None:
     """Lets all-reduces and reduce-scatters of this process's JAX programs travel through tersum.
 
@@ -71,6 +73,8 @@ def install(
     - ``plan``: ``"auto"``, ``"two_step"``, ``"ring"``, … (``docs/plans.md``).
     - ``transport``: ``"auto"``, ``"tcp"``, ``"shm"``; ``listen_address`` (an address or interface),
       ``listen_port`` and ``tcp_streams`` as in :class:`tersum.Communicator`.
+    - ``flatten_every``, ``flatten_state``: of codecs with ``+flatten``: in how many runs an
+      operation's result is looked at once, and what :func:`save_flatten` of an earlier run gave.
 
     Installing again with the same options does nothing; with others it raises
     ``InvalidArgumentError``, as do unknown codecs, plans and transports. Any thread.
@@ -86,6 +90,8 @@ def install(
             listen_address=listen_address,
             listen_port=listen_port,
             tcp_streams=tcp_streams,
+            flatten_every=flatten_every,
+            flatten_state=flatten_state,
         ).validate()
     )
 
@@ -129,6 +135,29 @@ def report() -> Report:
 def stats() -> Stats:
     """What this process's calls have cost so far. Any thread."""
     return Stats(**_xla.stats())
+
+
+def save_flatten() -> bytes:
+    """What operations with ``+flatten`` have learned so far, for ``install(flatten_state=)`` of a
+    later run, or :func:`load_flatten`.
+
+    Waits for the programs in flight. Every process of the job has the same for groups that it is
+    in; each keeps its own. Raises ClosedError before the first program with a sum has run.
+    """
+    saved: bytes = _xla.save_flatten()
+    return saved
+
+
+def load_flatten(saved: bytes) -> None:
+    """Puts saved states in place of those of the same operations: in every process, between the
+    same programs. InvalidArgumentError if ``saved`` is not what :func:`save_flatten` returned."""
+    _xla.load_flatten(saved)
+
+
+def reset_flatten() -> None:
+    """Forgets what operations with ``+flatten`` have learned: in every process, between the same
+    programs. Waits for the programs in flight."""
+    _xla.reset_flatten()
 
 
 def ensure_hook_for_psum() -> None:
@@ -200,6 +229,8 @@ def _configure_worlds(options: InstallOptions) -> None:
         listen_address=options.listen_address,
         listen_port=options.listen_port,
         tcp_streams=options.tcp_streams,
+        flatten_every=options.flatten_every,
+        flatten_state=options.flatten_state,
     )
     _switch.world_options = options
 

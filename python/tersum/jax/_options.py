@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 
 import tersum
@@ -35,6 +36,8 @@ class InstallOptions:
     listen_address: str
     listen_port: int
     tcp_streams: int
+    flatten_every: int = 1
+    flatten_state: bytes = dataclasses.field(default=b"", repr=False)
     # False when only tersum.jax.psum asked for the hook: then only its operations are rewritten.
     all_collectives: bool = True
 
@@ -54,6 +57,10 @@ class InstallOptions:
             raise tersum.InvalidArgumentError(
                 f"timeout_ms is {self.timeout_ms}; use a positive number of milliseconds"
             )
+        if self.flatten_every < 1:
+            raise tersum.InvalidArgumentError(
+                f"flatten_every is {self.flatten_every}; use 1 or more"
+            )
         if self.codec == "off":
             return self
         return dataclasses.replace(self, codec=require_xla_core().canonical_codec(self.codec))
@@ -63,12 +70,15 @@ class InstallOptions:
         # Where a process listens is its own affair.
         own = ("listen_address", "listen_port")
         values = {k: v for k, v in dataclasses.asdict(self).items() if k not in own}
+        values["flatten_state"] = hashlib.sha256(self.flatten_state).hexdigest()
         return json.dumps(values, sort_keys=True)
 
     def differences(self, other: InstallOptions) -> str:
         """``codec='int8/128' against 'int4/128', …`` for the fields that differ."""
         return ", ".join(
             f"{field.name}={getattr(self, field.name)!r} against {getattr(other, field.name)!r}"
+            if field.repr
+            else field.name
             for field in dataclasses.fields(self)
             if getattr(self, field.name) != getattr(other, field.name)
         )

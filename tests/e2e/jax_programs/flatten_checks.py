@@ -4,6 +4,7 @@ own, and all devices end with the same bits. In any number of processes; prints 
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jax_launch import join
 
+import tersum
 import tersum.jax
 
 SEED = 20261
@@ -28,10 +30,10 @@ def tensors(call: int, ranks: int) -> np.ndarray:
     return values.astype(np.float32)
 
 
-def errors_of(codec: str) -> tuple[np.ndarray, bytes]:
+def errors_of(codec: str, **options: Any) -> tuple[np.ndarray, bytes]:
     """[calls, layers] of relative errors with ``codec``, and the bits of all results."""
     tersum.jax.uninstall()
-    tersum.jax.install(codec=codec, local=True, min_bytes=0)
+    tersum.jax.install(codec=codec, local=True, min_bytes=0, **options)
     mesh = Mesh(np.array(jax.devices()), ("x",))
 
     def summed(x: jax.Array) -> jax.Array:
@@ -60,10 +62,28 @@ def errors_of(codec: str) -> tuple[np.ndarray, bytes]:
     return np.array(errors), bits
 
 
+def kept_across_installs(calibrated: np.ndarray) -> None:
+    """What was learned serves a world that begins with it, and can be forgotten."""
+    saved = tersum.jax.save_flatten()
+    again, _ = errors_of("int4/128+flatten", flatten_state=saved)
+    assert (again[0] < 1.02 * calibrated[1:].max(0)).all(), (again, calibrated)
+    tersum.jax.reset_flatten()
+    assert tersum.jax.save_flatten() != saved
+    tersum.jax.load_flatten(saved)
+    assert tersum.jax.save_flatten() == saved
+    try:
+        tersum.jax.load_flatten(saved[:-1])
+    except tersum.InvalidArgumentError as error:
+        assert "no saved flatten states" in str(error)
+    else:
+        raise AssertionError("damaged bytes were taken")
+
+
 def main() -> None:
     join()
     jnp.zeros(1).block_until_ready()
     flattened, bits = errors_of("int4/128+flatten")
+    kept_across_installs(flattened)
     rotated, _ = errors_of("int4/128+hadamard")
     np.testing.assert_allclose(flattened[0], rotated[0], rtol=1e-5)  # nothing learned yet
     assert (flattened[1:] < 0.85 * rotated[1:]).all(), (flattened, rotated)

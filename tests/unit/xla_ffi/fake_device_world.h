@@ -74,6 +74,11 @@ class FakeDeviceWorld final : public DeviceWorld {
     stats.calls = seen_.size();
     return stats;
   }
+  [[nodiscard]] Result<std::vector<std::byte>> save_flatten() override {
+    return std::vector<std::byte>();
+  }
+  Status load_flatten(std::span<const std::byte> /*saved*/) override { return {}; }
+  Status reset_flatten() override { return {}; }
   void close() override { closed = true; }
 
   // Every call that completes from now on ends with this.
