@@ -76,6 +76,10 @@ class Codec {
   // what some formats have once a slice.
   [[nodiscard]] virtual size_t wire_bytes(size_t count) const = 0;
 
+  // False where a partial sum must not be coded again at every hop of a ring. With a power-of-two
+  // scale, which does not move from hop to hop, partial sums round back to what they were: 16 ranks
+  // with equal tensors get 3 to 7 times the error of one coding.
+  [[nodiscard]] virtual bool takes_hops() const { return true; }
   // True for a codec that uses SlicePlace::factors; others ignore their place.
   [[nodiscard]] virtual bool flattens() const { return false; }
 

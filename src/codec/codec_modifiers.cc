@@ -60,6 +60,25 @@ std::string_view refuse_hadamard(const FormatRow& row, const PlainSpec& spec) {
   return refuse_without_blocks(row, spec);
 }
 
+bool set_floor(std::string_view parameter, PlainSpec& spec) {
+  spec.floor = true;
+  return parameter.empty();
+}
+bool is_floor_set(const PlainSpec& spec) { return spec.floor; }
+std::string write_floor(const PlainSpec& /*spec*/) { return "floor"; }
+
+bool set_hops(std::string_view parameter, PlainSpec& spec) {
+  spec.hops = true;
+  return parameter.empty();
+}
+bool is_hops_set(const PlainSpec& spec) { return spec.hops; }
+std::string write_hops(const PlainSpec& /*spec*/) { return "hops"; }
+
+// Of both.
+std::string_view refuse_without_powers(const FormatRow& row, const PlainSpec& /*spec*/) {
+  return row.name.starts_with("mx") ? "" : "only the MX formats have scales that are powers of two";
+}
+
 constexpr std::array kModifiers = {
     ModifierRow{"sparse", "sparse:P%, P from 0.01 to 10 in steps of 0.01", set_sparse,
                 is_sparse_set, write_sparse, refuse_without_blocks},
@@ -67,6 +86,8 @@ constexpr std::array kModifiers = {
                 refuse_without_blocks},
     ModifierRow{"hadamard", "hadamard", set_hadamard, is_hadamard_set, write_hadamard,
                 refuse_hadamard},
+    ModifierRow{"floor", "floor", set_floor, is_floor_set, write_floor, refuse_without_powers},
+    ModifierRow{"hops", "hops", set_hops, is_hops_set, write_hops, refuse_without_powers},
 };
 
 }  // namespace

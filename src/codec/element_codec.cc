@@ -58,6 +58,9 @@ class ElementCodec final : public Codec {
  public:
   ElementCodec(const PlainSpec& spec, const ElementFormat& format, DataType type)
       : spec_(describe_spec(spec)), type_(type), format_(format), flattens_(spec.flatten) {
+    if (spec.floor) format_.rule = ScaleRule::kE8M0Floor;
+    const bool powers = format_.rule == ScaleRule::kE8M0Up || format_.rule == ScaleRule::kE8M0Floor;
+    takes_hops_ = spec.hops || !powers;
     format_.kind = value_kind(type);
     format_.block = spec.block;
     complete_format(format_);
@@ -76,6 +79,7 @@ class ElementCodec final : public Codec {
   [[nodiscard]] size_t wire_bytes(size_t count) const override {
     return slice_bytes(format_, count);
   }
+  [[nodiscard]] bool takes_hops() const override { return takes_hops_; }
   [[nodiscard]] bool flattens() const override { return flattens_; }
   void encode(const void* values, size_t count, std::byte* wire,
               const SlicePlace& place) const override {
@@ -112,6 +116,7 @@ class ElementCodec final : public Codec {
   ElementFormat format_;
   TileTransform transform_;
   bool flattens_;
+  bool takes_hops_ = true;
 };
 
 SliceCoding ElementCodec::coding(const SlicePlace& place) const {

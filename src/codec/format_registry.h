@@ -22,6 +22,9 @@ struct PlainSpec {
   bool hadamard = false;  // a Hadamard transform of each block before the base format
   uint16_t sparse = 0;    // outliers sent beside the rest, in kSparseWhole-ths of the values
 
+  bool floor = false;  // scales by the floor rule of OCP MX instead of rounded up
+  bool hops = false;   // may be coded again at every hop where that is refused otherwise
+
   [[nodiscard]] bool transforms() const { return flatten || hadamard; }
   friend auto operator<=>(const PlainSpec&, const PlainSpec&) = default;
 };

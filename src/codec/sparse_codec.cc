@@ -72,6 +72,7 @@ class SparseCodec final : public Codec {
   [[nodiscard]] uint32_t block() const override { return dense_->block(); }
   [[nodiscard]] bool lossless() const override { return false; }
   [[nodiscard]] size_t wire_bytes(size_t count) const override;
+  [[nodiscard]] bool takes_hops() const override { return dense_->takes_hops(); }
   [[nodiscard]] bool flattens() const override { return dense_->flattens(); }
   [[nodiscard]] const Codec& gathered(uint32_t ranks) const override;
 

@@ -3,6 +3,7 @@
 #include <limits>
 #include <string>
 
+#include "plan/plan.h"
 #include "plan/plan_fit.h"
 #include "runtime/call_counters.h"
 #include "runtime/deadline.h"
@@ -49,6 +50,30 @@ Status check_arguments(const Member& member, const CallArguments& arguments,
   return {};
 }
 
+bool is_ring(PlanKind kind) {
+  return kind == PlanKind::kRing || kind == PlanKind::kBidirectionalRing ||
+         kind == PlanKind::kTorus;
+}
+
+// Two ranks have one hop, whatever it is called.
+Status check_hops(const Member& member, const CallArguments& arguments, const CallOptions& options,
+                  const Codec& codec) {
+  const bool sums = arguments.collective == Collective::kAllReduce ||
+                    arguments.collective == Collective::kReduceScatter;
+  if (codec.takes_hops() || !sums || member.size() <= 2) return {};
+  const PlanKind kind = options.plan != PlanKind::kAuto
+                            ? options.plan
+                            : choose_plan(arguments.collective, member.size(),
+                                          codec.wire_bytes(arguments.count), member.topology.get());
+  if (!is_ring(kind)) return {};
+  return unsupported(
+      "codec " + codec.spec().to_string() + " is refused on plan " +
+      std::string(plan_kind_name(kind)) +
+      ": its scales are powers of two, so partial sums that are coded again at every "
+      "hop round to what they were; use plan two_step or tree, another codec, or " +
+      codec.spec().to_string() + "+hops to do it all the same");
+}
+
 // Sums of a whole array on every rank are what channels are learned from; where that is not so, or
 // there are no channels, Hadamard stands alone.
 bool is_flattened(const CallArguments& arguments, const CallOptions& options, const Codec& codec) {
@@ -80,6 +105,7 @@ Result<std::shared_ptr<Operation>> start_call(const std::shared_ptr<Member>& mem
   TERSUM_RETURN_IF_ERROR(check_arguments(*member, arguments, options));
   Result<const Codec*> codec = find_codec(options.codec, arguments.type, arguments.op);
   if (!codec.ok()) return codec.status();
+  TERSUM_RETURN_IF_ERROR(check_hops(*member, arguments, options, *codec.value()));
   CallRequest request;
   request.collective = arguments.collective;
   request.input = arguments.input;

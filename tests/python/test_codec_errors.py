@@ -98,6 +98,7 @@ KEY_TABLE = {
     "fp8e4m3/128": (0.0258, 0.0351),
     "fp8e5m2/128": (0.0513, 0.0703),
     "mxfp8:e4m3": (0.0266, 0.0363),
+    "mxfp8:e4m3+floor": (0.0292, 0.0411),
     "mxfp6:e2m3": (0.0284, 0.0387),
     "int6/128": (0.0266, 0.0364),
     "int5/128": (0.0550, 0.0752),
@@ -163,6 +164,42 @@ def test_hadamard_of_the_block_on_activations() -> None:
 def test_identical_ranks_keep_the_error_of_one_coding(spec: str) -> None:
     """Section 1, correlated ranks: 16 identical tensors, error <= 1.3 e_q two-step."""
     assert reduced(spec, "identical", 16) <= 1.3 * once(spec, "identical", COUNT)
+
+
+def test_mx_formats_are_refused_in_a_ring(run_group: Run) -> None:
+    """Section 1: MX formats go two-step or tree, not ring; unless forced. And what it is about:
+    equal tensors, whose partial sums a scale that does not move rounds back."""
+    data = data_of("identical", RANKS)
+
+    def body(group: tersum.Communicator) -> list[float]:
+        x = data[group.rank]
+        for plan in ("ring", "bidirectional_ring"):
+            with pytest.raises(
+                tersum.UnsupportedError, match=f"refused on plan {plan}: its scales"
+            ):
+                group.all_reduce(x, codec="mxint8", plan=plan)
+            with pytest.raises(tersum.UnsupportedError, match=r"mxfp8:e4m3/32\+sparse"):
+                group.reduce_scatter(x, codec="mxfp8+sparse:1%", plan=plan)
+        ways = (
+            ("mxint8+hops", "ring"),
+            ("mxint8", "two_step"),
+            ("mxint8", "tree"),
+            ("mxint8", "auto"),
+        )
+        return [
+            relative_error(group.all_reduce(x, codec=codec, plan=plan), data)
+            for codec, plan in ways
+        ]
+
+    ring, *others = run_group(RANKS, body)[0]
+    one = once("mxint8", "identical", COUNT)
+    assert ring > 1.8 * one, f"seed {SEED}"
+    assert max(others) <= 1.6 * one, f"seed {SEED}"
+
+    def two(group: tersum.Communicator) -> None:
+        group.all_reduce(data[group.rank], codec="mxint8", plan="ring")  # a single hop
+
+    run_group(2, two)
 
 
 SPARSE = "int4/1024+sparse:0.2%"

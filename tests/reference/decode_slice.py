@@ -71,7 +71,7 @@ def read_scales(spec: Spec, format: Format, payload: bytes, blocks: int) -> list
     """Of each block."""
     begin = slice_scale_bytes(format)
     data = payload[begin : begin + blocks * format.scale_bytes]
-    if format.scale == "e8m0":
+    if format.scale.startswith("e8m0"):
         return [math.nan if byte == 255 else 2.0 ** (byte + format.exponent) for byte in data]
     if format.scale == "e4m3":
         of_slice = number_or_nan(struct.unpack("<f", payload[:4])[0], True)

@@ -19,7 +19,13 @@ from format_table import E4M3, Format, Spec, parse_spec
 from sparse_sections import sections, split
 
 NAN_SCALE = 0x7FC0
-NAN_BYTES = {"bf16": b"\xc0\x7f", "mean": b"\xc0\x7f", "e8m0": b"\xff", "e4m3": b"\x7f"}
+NAN_BYTES = {
+    "bf16": b"\xc0\x7f",
+    "mean": b"\xc0\x7f",
+    "e8m0": b"\xff",
+    "e8m0 floor": b"\xff",
+    "e4m3": b"\x7f",
+}
 #: 1/s of anything larger is not exact for s = 2^k.
 BF16_SCALE_MAX = 2.0**127
 LEAST_NORMAL = 2.0**-126
@@ -64,15 +70,30 @@ def mean_scale(format: Format, dtype: str, block: list[float]) -> float:
     return min(round_to("bfloat16", mean), top_bf16(format, dtype))
 
 
+def leading_bit(value: Fraction) -> Fraction:
+    """The largest power of two that is not above ``value``; 0 of 0."""
+    if value == 0:
+        return value
+    power = Fraction(1)
+    while power > value:
+        power /= 2
+    while 2 * power <= value:
+        power *= 2
+    return power
+
+
 def e8m0_byte(format: Format, dtype: str, absmax: float) -> int:
-    """The least power of two that brings ``absmax`` into the levels."""
+    """The least power of two that brings ``absmax`` into the levels; by the floor rule the one that
+    brings its leading bit there. Never one whose largest level is no number of the type."""
     byte = 0
     largest = Fraction(format.largest)
+    if format.scale == "e8m0 floor":
+        largest, absmax = leading_bit(largest), leading_bit(Fraction(absmax))
     while byte < 254:
         scale = Fraction(2) ** (byte + format.exponent)
         if scale * largest >= Fraction(absmax):
             break
-        if 2 * scale * largest > Fraction(largest_of(dtype)):
+        if 2 * scale * Fraction(format.largest) > Fraction(largest_of(dtype)):
             break
         byte += 1
     return byte
@@ -91,7 +112,7 @@ def choose_scale(
     absmax = math.nan if any(math.isnan(x) for x in block) else max(abs(x) for x in block)
     if not absmax <= largest_of(dtype):
         return NAN_BYTES[format.scale], math.nan
-    if format.scale == "e8m0":
+    if format.scale.startswith("e8m0"):
         byte = e8m0_byte(format, dtype, absmax)
         return bytes([byte]), 2.0 ** (byte + format.exponent)
     if format.scale == "e4m3":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from float_rounding import float_of
 
@@ -44,7 +44,7 @@ class Format:
     bits: int
     levels: list[float]  #: by code
     packing: str  #: "bytes", "nibbles", "planes" or "triples"
-    scale: str  #: "bf16", "mean", "e8m0" or "e4m3"
+    scale: str  #: "bf16", "mean", "e8m0", "e8m0 floor" or "e4m3"
     default_block: int
 
     @property
@@ -129,8 +129,13 @@ def parse_spec(text: str) -> Spec:
     sparse = 0
     if modifiers and modifiers[0].startswith("sparse:"):
         sparse = round(float(modifiers.pop(0).removeprefix("sparse:").removesuffix("%")) * 100)
+    format = FORMATS[base]
+    if modifiers and modifiers[-1] == "hops":
+        modifiers.pop()  # how it may travel, not what
+    if modifiers and modifiers[-1] == "floor":
+        modifiers.pop()
+        format = replace(format, scale="e8m0 floor")
     if modifiers not in ([], ["hadamard"]):
         raise ValueError(f"unknown modifiers {modifiers}")
-    format = FORMATS[base]
     values = int(block) if block else format.default_block
     return Spec(base, format, values, bool(modifiers), sparse)

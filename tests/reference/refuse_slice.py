@@ -21,9 +21,9 @@ from format_table import Format, Spec, parse_spec
 from sparse_sections import ENTRY, outlier_count, refused_entry
 
 #: The only NaN that is written as a scale, by kind of scale.
-NAN_SCALE = {"bf16": 0x7FC0, "mean": 0x7FC0, "e8m0": 0xFF, "e4m3": 0x7F}
+NAN_SCALE = {"bf16": 0x7FC0, "mean": 0x7FC0, "e8m0": 0xFF, "e8m0 floor": 0xFF, "e4m3": 0x7F}
 #: Patterns from here on have the sign bit, or no number but the NaN above.
-NO_SCALE = {"bf16": 0x7F80, "mean": 0x7F80, "e8m0": 0xFF, "e4m3": 0x7F}
+NO_SCALE = {"bf16": 0x7F80, "mean": 0x7F80, "e8m0": 0xFF, "e8m0 floor": 0xFF, "e4m3": 0x7F}
 
 
 def is_written_scale(format: Format, pattern: int, scale: float) -> bool:

@@ -52,6 +52,8 @@ def scales_of(format: Format, blocks: Array) -> Array:
     mantissa, exponent = np.frexp(wanted)
     if format.scale == "e8m0":
         return np.ldexp(1.0, np.where(mantissa == 0.5, exponent - 1, exponent))
+    if format.scale == "e8m0 floor":
+        return np.ldexp(1.0, np.frexp(absmax)[1] - np.frexp(format.largest)[1])
     if format.scale == "bf16":
         return np.ldexp(np.ceil(mantissa * 256) / 256, exponent)
     of_slice = absmax.max() / format.largest / 448

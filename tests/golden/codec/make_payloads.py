@@ -136,6 +136,17 @@ def worked_cases() -> list[tuple[str, str, str, list[Number]]]:
         *(("worked_example", spec, "float32", ramp) for spec in specs.split()),
         ("worked_example", "nvfp4+hadamard", "float32", [1.0, *[0.0] * 15]),
         ("normal_300", "int6/128+hadamard", "float32", normal(300)),
+        *(
+            (name, f"{format.name}{modifier}+floor", dtype, values)
+            for format in ALL
+            if format.scale == "e8m0"
+            for modifier in ("", "+hadamard")
+            for name, dtype, values in (
+                ("floor_rule", "float32", [*ramp, *normal(95)]),
+                ("floor_rule_top", "float16", [65504.0, *normal(40)]),
+                ("floor_rule_tiny", "float32", [2.0**-149, 2.0**-148, 0.0, *[0.0] * 40]),
+            )
+        ),
         ("normal_1030", "five/1024+hadamard", "float16", normal(1030)),
         *defaults,
     ]

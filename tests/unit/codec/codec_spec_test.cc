@@ -15,25 +15,27 @@ namespace {
 using testing::HasSubstr;
 
 TEST(CodecSpec, NormalForms) {
-  for (const auto& [text, normal] : {std::pair{"exact", "exact"},
-                                     {"bf16", "bf16"},
-                                     {"int8", "int8/128"},
-                                     {"int8/128", "int8/128"},
-                                     {"int8/32", "int8/32"},
-                                     {"int4", "int4/128"},
-                                     {"int4/1024", "int4/1024"},
-                                     {"int6+hadamard", "int6/128+hadamard"},
-                                     {"five", "five/32"},
-                                     {"mxfp8", "mxfp8:e4m3/32"},
-                                     {"mxfp6:e3m2/32", "mxfp6:e3m2/32"},
-                                     {"nvfp4", "nvfp4/16"},
-                                     {"nf4", "nf4/64"},
-                                     {"nf4+sparse:0.20%", "nf4/64+sparse:0.2%"},
-                                     {"int4+hadamard+sparse:10%", "int4/128+sparse:10%+hadamard"},
-                                     {"mxfp4+sparse:0.01%", "mxfp4/32+sparse:0.01%"},
-                                     {"five+sparse:1.50%", "five/32+sparse:1.5%"},
-                                     {"int8+sparse:2.0%", "int8/128+sparse:2%"},
-                                     {"int8+sparse:9.07%", "int8/128+sparse:9.07%"}}) {
+  for (const auto& [text, normal] :
+       {std::pair{"exact", "exact"},
+        {"bf16", "bf16"},
+        {"int8", "int8/128"},
+        {"int8/128", "int8/128"},
+        {"int8/32", "int8/32"},
+        {"int4", "int4/128"},
+        {"int4/1024", "int4/1024"},
+        {"int6+hadamard", "int6/128+hadamard"},
+        {"five", "five/32"},
+        {"mxfp8", "mxfp8:e4m3/32"},
+        {"mxfp6:e3m2/32", "mxfp6:e3m2/32"},
+        {"nvfp4", "nvfp4/16"},
+        {"nf4", "nf4/64"},
+        {"nf4+sparse:0.20%", "nf4/64+sparse:0.2%"},
+        {"int4+hadamard+sparse:10%", "int4/128+sparse:10%+hadamard"},
+        {"mxfp8+hops+floor+hadamard", "mxfp8:e4m3/32+hadamard+floor+hops"},
+        {"mxfp4+sparse:0.01%", "mxfp4/32+sparse:0.01%"},
+        {"five+sparse:1.50%", "five/32+sparse:1.5%"},
+        {"int8+sparse:2.0%", "int8/128+sparse:2%"},
+        {"int8+sparse:9.07%", "int8/128+sparse:9.07%"}}) {
     const auto got = normalize_codec(text);
     ASSERT_TRUE(got.ok()) << text;
     EXPECT_EQ(got.value(), normal);
@@ -71,6 +73,9 @@ TEST(CodecSpec, ErrorsNameWhatIsAllowed) {
   EXPECT_THAT(error_of("int4+"), HasSubstr("unknown modifier \"\""));
   EXPECT_THAT(error_of("int4+hadamard+hadamard"), HasSubstr("stands twice"));
   EXPECT_THAT(error_of("bf16+hadamard"), HasSubstr("takes no modifier"));
+  EXPECT_THAT(error_of("int8+floor"), HasSubstr("only the MX formats"));
+  EXPECT_THAT(error_of("nvfp4+hops"), HasSubstr("only the MX formats"));
+  EXPECT_THAT(error_of("mxfp4+floor:1"), HasSubstr("is written \"floor\""));
   for (const char* text :
        {"int4+sparse", "int4+sparse:", "int4+sparse:%", "int4+sparse:0%", "int4+sparse:0.00%",
         "int4+sparse:10.01%", "int4+sparse:11%", "int4+sparse:0.2", "int4+sparse:.2%",
