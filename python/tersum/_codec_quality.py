@@ -123,7 +123,9 @@ class LearningSum:
 
 def simulator(spec: str, site: CapturedSite, groups: RankGroups) -> SumSimulator:
     """A new one for the calls of ``site``."""
-    return LearningSum(spec, site, groups) if "+flatten" in spec else StatelessSum(spec)
+    # With +sparse a finished sum has another format than contributions; the engine knows which.
+    by_engine = "+flatten" in spec or "+sparse" in spec
+    return LearningSum(spec, site, groups) if by_engine else StatelessSum(spec)
 
 
 class CallError(NamedTuple):
