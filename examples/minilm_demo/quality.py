@@ -129,7 +129,7 @@ def main() -> None:
     path.write_text(json.dumps([asdict(quality) for quality in found], indent=1) + "\n")
     from quality_plot import draw
 
-    draw(found, args.out / f"quality_{args.ranks}.png")
+    draw(found, args.out / f"quality_{args.ranks}.svg")
     print(f"{path}, and its picture beside it")
 
 

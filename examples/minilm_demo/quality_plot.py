@@ -10,6 +10,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
+from matplotlib.axes import Axes
 
 if TYPE_CHECKING:
     from quality import Quality
@@ -23,6 +24,43 @@ WAYS = {
 
 def way_of(spec: str) -> str:
     return spec.partition("+")[2] or "as it is"
+
+
+#: Names that would lie on others: which side of the point, and how far up in points.
+PLACES = {
+    "nf4/64+flatten": (-1, -3),
+    "int4/128+flatten": (-1, -3),
+    "mxfp4+flatten": (1, -9),
+    "nvfp4+flatten": (1, -10),
+    "mxfp8:e4m3+flatten": (1, -10),
+    "mxfp6:e2m3+flatten": (1, -9),
+    "mxint8+flatten": (1, -7),
+    "int8/128": (-1, -9),
+    "int7/128": (-1, -10),
+    "int4/32": (1, -3),
+    "mxfp4": (-1, 1),
+    "nf4/64": (-1, -9),
+    "mxfp6:e3m2": (1, 2),
+    "mxint8": (1, 1),
+}
+
+
+def label(axis: Axes, q: Quality, way: str, color: str) -> None:
+    """A square stands beside its diamond and needs no name."""
+    base = q.spec.partition("+")[0]
+    if way == "hadamard" and base != "nf4/64":
+        return
+    usual = (1 if way == "flatten" or base.startswith("mx") else -1, -3)
+    side, up = PLACES.get(q.spec, usual)
+    axis.annotate(
+        base,
+        (q.bits, 1 - q.cosine_mean),
+        xytext=(7 * side, up),
+        textcoords="offset points",
+        horizontalalignment="left" if side > 0 else "right",
+        fontsize=7,
+        color=color,
+    )
 
 
 def draw(found: Sequence[Quality], path: Path) -> None:
@@ -41,14 +79,8 @@ def draw(found: Sequence[Quality], path: Path) -> None:
             zorder=3,
         )
         for q in points:
-            axis.annotate(
-                q.spec.partition("+")[0],
-                (q.bits, 1 - q.cosine_mean),
-                xytext=(5, 3),
-                textcoords="offset points",
-                fontsize=7,
-                color=color,
-            )
+            label(axis, q, way, color)
+    axis.set_xlim(1, 9.3)
     axis.set_yscale("log")
     axis.invert_yaxis()
     axis.set_xlabel("bits per value on the wire")
