@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -132,3 +133,11 @@ def test_a_group_of_one_needs_no_tuning() -> None:
         x = np.arange(10, dtype=np.float32)
         assert (group.all_reduce(x, codec="auto") == x).all()
         group.tune()
+
+
+def test_errors_that_quote_other_bytes_than_text_can_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(os.environb, b"TERSUM_TUNE", b"all_reduce:\xff\xfe:int8:ring")
+    with pytest.raises(tersum.InvalidArgumentError, match="all_reduce:\ufffd\ufffd"):
+        tersum.Communicator(0, 1)
