@@ -16,8 +16,8 @@ namespace nb = nanobind;
 void throw_status(const Status& status) {
   // A text may quote a peer, a file or the environment: bytes that are no UTF-8 are replaced.
   const std::string_view message = status.message();
-  const nb::object text = nb::steal(PyUnicode_DecodeUTF8(
-      message.data(), static_cast<Py_ssize_t>(message.size()), "replace"));
+  const nb::object text = nb::steal(
+      PyUnicode_DecodeUTF8(message.data(), static_cast<Py_ssize_t>(message.size()), "replace"));
   nb::object error = nb::module_::import_("tersum.errors")
                          .attr("error_from_status")(static_cast<int>(status.code()), text);
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
