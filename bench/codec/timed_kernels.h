@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/median.h"
 #include "codec/channel_state.h"
 #include "codec/codec.h"
 #include "platform/system_clock.h"
@@ -104,11 +105,6 @@ inline double seconds_of(const SystemClock& clock, const std::function<void()>& 
     asm volatile("" ::: "memory");
   }
   return static_cast<double>(clock.now_ns() - start) * 1e-9 / static_cast<double>(repeats);
-}
-
-inline double median(std::vector<double> samples) {
-  std::nth_element(samples.begin(), samples.begin() + samples.size() / 2, samples.end());
-  return samples[samples.size() / 2];
 }
 
 }  // namespace tersum

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "base/median.h"
 #include "platform/cpu_relax.h"
 #include "platform/stream_socket.h"
 #include "platform/system_clock.h"
@@ -143,11 +144,6 @@ double cpu_seconds() {
     return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
   };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 void run_rank(int rank, int channel, const Line& line, const Options& options) {

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -119,7 +118,6 @@ def row(quality: Quality) -> str:
 
 def main() -> None:
     args = parse_arguments()
-    sys.path.insert(0, str(Path(__file__).resolve().parent))
     print(f"MiniLM-L6 over {args.ranks} ranks, {args.batches - 1} batches after the first")
     print("| spec | bits | over the bf16 wire | error of one sum | cosine, mean | least |")
     print("|---|---|---|---|---|---|", flush=True)

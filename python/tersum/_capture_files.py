@@ -14,7 +14,7 @@ import socket
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, ClassVar, NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,8 @@ FORMAT = "tersum-capture 1"
 INDEX_NAME = "index.json"
 DEFAULT_CALLS = 8
 DEFAULT_MAX_BYTES = 1 << 30
+#: What is recorded and read back.
+FLOATING = ("float32", "bfloat16", "float16")
 
 
 class CallEntry(TypedDict):
@@ -121,8 +123,12 @@ class CaptureWriter:
 class Capture(abc.ABC):
     """A recording of collectives; see :func:`tersum.capture` and :func:`tersum.jax.capture`.
 
-    Use it in a ``with`` statement, or call :meth:`start` and :meth:`stop`. Any thread; once.
+    Use it in a ``with`` statement, or call :meth:`start` and :meth:`stop`. Any thread; once. One of
+    a kind (a subclass, which has a ``running`` of its own) records at a time.
     """
+
+    running: ClassVar[Capture | None]
+    _switch = threading.Lock()  # guards every ``running``
 
     def __init__(self, directory: str | os.PathLike[str], calls: int, max_bytes: int) -> None:
         if calls < 1:
@@ -135,15 +141,17 @@ class Capture(abc.ABC):
         self._lock = threading.Lock()
         self._writer: CaptureWriter | None = None
         self._summary: CaptureSummary | None = None
+        #: Why files could not be written, if so; set by whoever writes them.
+        self._error: OSError | None = None
 
     @abc.abstractmethod
     def _begin(self, writer: CaptureWriter) -> None:
-        """Starts to record. InvalidArgumentError if one of this kind is running."""
+        """Starts to record."""
 
     @abc.abstractmethod
     def _end(self) -> tuple[int, int, int]:
         """Ends the recording and waits for the calls in it; what was left out: beyond calls,
-        beyond bytes, failed. SystemCallError when a file could not be written."""
+        beyond bytes, failed."""
 
     def start(self) -> None:
         """Records from now on. InvalidArgumentError, with the remedy, if it cannot."""
@@ -153,7 +161,15 @@ class Capture(abc.ABC):
                     "this capture was started before: make a new one, with another directory"
                 )
             writer = CaptureWriter(self.directory)
-            self._begin(writer)
+            kind = type(self)
+            with self._switch:
+                if kind.running is not None:
+                    raise InvalidArgumentError(
+                        f"a capture to {kind.running.directory} is running in this process: stop "
+                        "it first"
+                    )
+                self._begin(writer)
+                kind.running = self
             self._writer = writer
 
     def stop(self) -> CaptureSummary:
@@ -163,12 +179,20 @@ class Capture(abc.ABC):
                 return self._summary
             if self._writer is None:
                 raise InvalidArgumentError("this capture was not started: call start() first")
-            left_out = self._end()
             try:
-                self._writer.close()
-            except OSError as error:
-                raise cannot_write(self._writer.folder, error) from error
+                left_out = self._end()
+            finally:
+                type(self).running = None
             writer = self._writer
+            try:
+                if self._error is not None:
+                    raise self._error
+                writer.close()
+            except OSError as error:
+                raise SystemCallError(
+                    f"the capture in {writer.folder} is not complete: {error.strerror}; make "
+                    "room, or lower max_bytes"
+                ) from error
             self._summary = CaptureSummary(
                 writer.folder, writer.calls, writer.file_bytes, *left_out
             )
@@ -185,10 +209,3 @@ class Capture(abc.ABC):
         trace: TracebackType | None,
     ) -> None:
         self.stop()
-
-
-def cannot_write(folder: Path, error: OSError) -> SystemCallError:
-    """The error for a disk that stopped taking files."""
-    return SystemCallError(
-        f"the capture in {folder} is not complete: {error.strerror}; make room, or lower max_bytes"
-    )

@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tersum._capture_files import FORMAT, INDEX_NAME, CallEntry
+from tersum._capture_files import FLOATING, FORMAT, INDEX_NAME, CallEntry
 from tersum.errors import InvalidArgumentError
 
 # What is read of an entry, beside its group.
 _TEXTS = ("site", "id", "call", "collective", "dtype", "source", "input")
 _NUMBERS = ("count", "channels", "rank")
-_FLOATING = ("float32", "bfloat16", "float16")
 
 
 @dataclass
@@ -133,7 +132,7 @@ def _entries(index: Path) -> list[CallEntry]:
     entries = content.get("calls")
     if not isinstance(entries, list) or not all(_is_entry(entry) for entry in entries):
         raise InvalidArgumentError(f"{index} has entries without all fields; capture again")
-    return [entry for entry in entries if entry["dtype"] in _FLOATING and entry["count"] > 0]
+    return [entry for entry in entries if entry["dtype"] in FLOATING and entry["count"] > 0]
 
 
 def _is_entry(entry: Any) -> bool:

@@ -9,6 +9,7 @@ call take part in a real group of threads instead. No process is started.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -203,7 +204,7 @@ def measure(specs: Sequence[str], sites: Sequence[CapturedSite], ranks: int) -> 
     measure on."""
     # Before anything long.
     tallies = {spec: _Tally() for spec in dict.fromkeys(codec_info(spec).spec for spec in specs)}
-    with RankGroups() as groups:
+    with closing(RankGroups()) as groups:
         for site in sites:
             sums = {spec: simulator(spec, site, groups) for spec in tallies}
             for inputs in site.inputs(ranks or site.ranks):

@@ -1,7 +1,7 @@
 """tersum.capture(): records the sums of Communicator.all_reduce and reduce_scatter.
 
-Thread safety: any thread. ``running`` is read without a lock by every call; a call that saw a
-recording end meanwhile is not in it.
+Thread safety: any thread. ``CommunicatorCapture.running`` is read without a lock by every call; a
+call that saw a recording end meanwhile is not in it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 import threading
 import weakref
 from collections import Counter
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,56 +19,43 @@ from tersum._arrays import Source, Target
 from tersum._capture_files import (
     DEFAULT_CALLS,
     DEFAULT_MAX_BYTES,
+    FLOATING,
     CallEntry,
     Capture,
     CaptureWriter,
-    cannot_write,
 )
-from tersum.errors import InvalidArgumentError
 
 _FILE_BYTES_MIN = 4096
 _HEADER_BYTES = 128
-_FLOATING = ("float32", "bfloat16", "float16")
 
 
 class CommunicatorCapture(Capture):
     """See :func:`capture`."""
 
+    running: ClassVar[CommunicatorCapture | None] = None
+
     def __init__(self, directory: str | os.PathLike[str], calls: int, max_bytes: int) -> None:
         super().__init__(directory, calls, max_bytes)
         self._mutex = threading.Lock()
         self._out: CaptureWriter | None = None
-        self._error: OSError | None = None
         self._started: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._calls_of_site: Counter[tuple[str, str, int]] = Counter()
         self._bytes = 0
         self._beyond_calls = self._beyond_bytes = 0
 
     def _begin(self, writer: CaptureWriter) -> None:
-        global running
-        with _switch:
-            if running is not None:
-                raise InvalidArgumentError(
-                    f"a capture to {running.directory} is running in this process: stop it first"
-                )
-            self._out = writer
-            running = self
+        self._out = writer
 
     def _end(self) -> tuple[int, int, int]:
-        global running
-        with _switch:
-            running = None
         with self._mutex:
             self._out = None
-        if self._error is not None:
-            raise cannot_write(self.directory, self._error)
         return self._beyond_calls, self._beyond_bytes, 0
 
     def record(
         self, group: Any, collective: str, op: str, how: tuple[str, str], source: Source, to: Target
     ) -> Target:
         """``to``, which writes the call down when it is finished. Called before the call starts."""
-        if source.dtype not in _FLOATING or op not in ("sum", "avg"):
+        if source.dtype not in FLOATING or op not in ("sum", "avg"):
             return to
         entry = _describe(group, collective, op, how, source)
         size = source.data.nbytes + to.data.nbytes
@@ -108,10 +95,6 @@ class CommunicatorCapture(Capture):
                 self._out.add(entry, values, total)
             except OSError as error:
                 self._error = error
-
-
-running: CommunicatorCapture | None = None
-_switch = threading.Lock()
 
 
 def capture(

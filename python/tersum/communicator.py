@@ -10,10 +10,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from tersum import _core, _eager_capture
+from tersum import _core
 from tersum._arrays import Source, Target, read_input, without_overlap
 from tersum._call_arguments import call_ms, call_options, target_for
 from tersum._coalesce import start_coalesced
+from tersum._eager_capture import CommunicatorCapture
 from tersum._moves import MoveCalls
 from tersum.errors import InvalidArgumentError
 from tersum.store import MemoryStore, Store
@@ -206,7 +207,7 @@ class Communicator(MoveCalls):
             and type(out) is np.ndarray
             and max_rel_error == 0
             and "+flatten" not in codec
-            and _eager_capture.running is None
+            and CommunicatorCapture.running is None
             and self._core.all_reduce_plain(x, out, op, codec, plan, call_ms(timeout_ms))
         ):
             return out  # type: ignore[return-value]  # an array like x
@@ -506,7 +507,7 @@ class Communicator(MoveCalls):
     def _recorded(
         self, collective: str, op: str, asked: tuple[str, str], source: Source, target: Target
     ) -> Target:
-        capture = _eager_capture.running
+        capture = CommunicatorCapture.running
         if capture is None:
             return target
         return capture.record(self, collective, op, asked, source, target)

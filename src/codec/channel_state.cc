@@ -55,15 +55,20 @@ double mean_of(const std::vector<double>& values) {
 
 ChannelState::ChannelState(size_t channels) : mean_squares_(channels), observed_(channels) {
   TERSUM_CHECK(channels >= 2 && channels <= kChannelsMax);
-  derive();
+  derive_digest();
 }
 
 void ChannelState::observe(const void* sums, size_t count, DataType type, uint32_t every) {
   TERSUM_CHECK(count % channels() == 0 && every >= 1);
   const bool looks = rows_ < kRowsMin || calls_ % every == 0;
   ++calls_;
-  const size_t rows = count / channels();
-  if (!looks || rows == 0) return derive();
+  if (looks && learn(sums, count / channels(), type)) derive_factors();
+  derive_digest();
+}
+
+// False where there is nothing to learn from.
+bool ChannelState::learn(const void* sums, size_t rows, DataType type) {
+  if (rows == 0) return false;
   const size_t step = (rows + kRowsObserved - 1) / kRowsObserved;
   const size_t row_bytes = channels() * element_bytes(type);
   std::fill(observed_.begin(), observed_.end(), 0.0);
@@ -72,26 +77,29 @@ void ChannelState::observe(const void* sums, size_t count, DataType type, uint32
     add_row(type, static_cast<const std::byte*>(sums) + row * row_bytes, channels(),
             observed_.data());
   }
-  if (!all_finite(observed_)) return derive();
+  if (!all_finite(observed_)) return false;
   const auto before = static_cast<double>(std::min(rows_, kRowsRemembered));
   const double total = before + static_cast<double>(seen);
   for (size_t c = 0; c < channels(); ++c) {
     mean_squares_[c] = (mean_squares_[c] * before + observed_[c]) / total;
   }
   rows_ += seen;
-  derive();
+  return true;
 }
 
 void ChannelState::reset() {
   calls_ = rows_ = 0;
   std::fill(mean_squares_.begin(), mean_squares_.end(), 0.0);
-  derive();
+  ready_ = false;
+  derive_digest();
 }
 
-// What follows from the counts and the mean squares.
-void ChannelState::derive() {
+void ChannelState::derive_digest() {
   digest_ = mix(mix(mix(0, channels()), calls_), rows_);
   for (const double v : mean_squares_) digest_ = mix(digest_, std::bit_cast<uint64_t>(v));
+}
+
+void ChannelState::derive_factors() {
   const double mean = mean_of(mean_squares_);
   ready_ = rows_ >= kRowsMin && mean > 0;
   if (!ready_) return;
@@ -136,7 +144,8 @@ bool ChannelState::load(std::span<const std::byte> from) {
   calls_ = load_le<uint64_t>(from.data());
   rows_ = load_le<uint64_t>(from.data() + 8);
   mean_squares_ = std::move(loaded);
-  derive();
+  derive_factors();
+  derive_digest();
   return true;
 }
 

@@ -67,7 +67,9 @@ class ChannelState {
   [[nodiscard]] bool load(std::span<const std::byte> from);
 
  private:
-  void derive();
+  bool learn(const void* sums, size_t rows, DataType type);
+  void derive_digest();
+  void derive_factors();
 
   uint64_t calls_ = 0;
   uint64_t rows_ = 0;

@@ -16,6 +16,8 @@
 namespace tersum {
 namespace {
 
+static_assert(kFactorTail >= kTileMemory, "a tile may begin at any channel");
+
 using SignTable = std::array<float, kTileMemory>;
 
 // The sign of a value by its place in the block: bit 0 of a mix of the index (the finalizer of

@@ -61,7 +61,7 @@ class SparseCodec final : public Codec {
         type_(type),
         kind_(value_kind(type)),
         dense_(std::move(dense)),
-        overflow_bits_(make_block_format(kind_, 8, kDefaultBlock).overflow_bits) {
+        overflow_bits_(overflow_bits_of(kind_)) {
     TERSUM_CHECK(spec.sparse > 0 && spec.sparse <= kSparseMax);
     TERSUM_CHECK(dense_->value_type() == DataType::kFloat32);
     TERSUM_CHECK(kSectionValues % dense_->block() == 0);
@@ -169,20 +169,22 @@ void SparseCodec::split_outliers(const Section& section, SectionMemory& memory,
   select_outliers({values, section.count}, overflow_bits_, section.outliers, memory.outliers,
                   memory.indices);
   const std::span<const uint16_t> indices(memory.indices, section.outliers);
-  const auto finite_at = [&](uint16_t index) {
-    return (float_bits(values[index]) & ~kFloatSignBit) < overflow_bits_ ? values[index] : 0.0F;
+  const auto is_finite = [&](float value) {
+    return (float_bits(value) & ~kFloatSignBit) < overflow_bits_;
   };
   float least = std::numeric_limits<float>::infinity();
-  for (const uint16_t index : indices) least = std::min(least, std::abs(finite_at(index)));
   for (const uint16_t index : indices) {
-    const float value = finite_at(index);
-    const uint16_t bits = entry_bits(value);
+    least = std::min(least, is_finite(values[index]) ? std::abs(values[index]) : 0.0F);
+  }
+  for (const uint16_t index : indices) {
+    float& value = values[index];
+    const uint16_t bits = entry_bits(is_finite(value) ? value : 0.0F);
     store_unaligned(entries, index);
     store_unaligned(entries + 2, bits);
     entries += kEntryBytes;
+    if (!is_finite(value)) continue;  // stays in its block, which it makes NaN
     const float rest = value - bf16_to_float(bits);
-    const bool is_finite = (float_bits(values[index]) & ~kFloatSignBit) < overflow_bits_;
-    if (is_finite) values[index] = std::abs(rest) <= least ? rest : 0.0F;
+    value = std::abs(rest) <= least ? rest : 0.0F;
   }
 }
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
 
+#include "base/median.h"
 #include "codec/codec.h"
 #include "platform/system_clock.h"
 
@@ -22,12 +24,6 @@ double seconds_of(const SystemClock& clock, size_t repeats, const Run& run) {
 
 // Makes the compiler believe that somebody reads what was written.
 void use(const void* memory) { asm volatile("" : : "r"(memory) : "memory"); }
-
-double median(std::vector<double>& samples) {
-  const auto middle = samples.begin() + static_cast<ptrdiff_t>(samples.size() / 2);
-  std::nth_element(samples.begin(), middle, samples.end());
-  return *middle;
-}
 
 }  // namespace
 
@@ -61,7 +57,7 @@ Result<CodecSpeed> measure_codec_speed(std::string_view spec, std::span<const fl
     encode[round] = base / seconds_of(clock, repeats, run_encode);
     add[round] = base / seconds_of(clock, repeats, run_add);
   }
-  return CodecSpeed{median(encode), median(add)};
+  return CodecSpeed{median(std::move(encode)), median(std::move(add))};
 }
 
 }  // namespace tersum

@@ -1,73 +1,52 @@
 #include "runtime/flatten_shelf.h"
 
-#include <cstring>
+#include <algorithm>
 #include <string>
+#include <utility>
 
-#include "base/bytes.h"
 #include "runtime/flatten_sites.h"
-#include "runtime/group_id.h"
+#include "runtime/sealed_bytes.h"
 
 namespace tersum {
 namespace {
 
-// This text, the number of groups; for each its devices' digest, a length and so many bytes; at the
-// end the digest of all before.
+// An entry: its devices' digest, a length (8 bytes each) and so many bytes.
 constexpr std::string_view kMagic = "tersumW1";
-constexpr size_t kHeadBytes = 16;
-constexpr size_t kDigestBytes = 8;
+constexpr size_t kEntryHeadBytes = 16;
 
-uint64_t digest_of(std::span<const std::byte> bytes) {
-  return text_digest({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-}
-
-Status not_packed(const char* what) {
-  return invalid_argument(std::string("these bytes are no saved flatten states: ") + what +
+Status not_packed(std::string_view what) {
+  return invalid_argument("these bytes are no saved flatten states: " + std::string(what) +
                           "; pass what tersum.jax.save_flatten() returned");
 }
 
 }  // namespace
 
 std::vector<std::byte> pack_shelf(const FlattenShelf& shelf) {
-  size_t bytes = kHeadBytes + kDigestBytes;
-  for (const auto& [group, saved] : shelf) bytes += 16 + saved.size();
-  std::vector<std::byte> packed(bytes);
-  std::memcpy(packed.data(), kMagic.data(), kMagic.size());
-  store_le(packed.data() + kMagic.size(), static_cast<uint64_t>(shelf.size()));
-  std::byte* to = packed.data() + kHeadBytes;
+  SealedWriter packed(kMagic, shelf.size());
   for (const auto& [group, saved] : shelf) {
-    store_le(to, group);
-    store_le(to + 8, static_cast<uint64_t>(saved.size()));
-    std::memcpy(to + 16, saved.data(), saved.size());
-    to += 16 + saved.size();
+    packed.add(group);
+    packed.add(saved.size());
+    std::copy(saved.begin(), saved.end(), packed.add_room(saved.size()).begin());
   }
-  store_le(to, digest_of(std::span(packed).first(bytes - kDigestBytes)));
-  return packed;
+  return std::move(packed).seal();
 }
 
 Result<FlattenShelf> unpack_shelf(std::span<const std::byte> packed) {
-  if (packed.size() < kHeadBytes + kDigestBytes ||
-      std::memcmp(packed.data(), kMagic.data(), kMagic.size()) != 0) {
-    return not_packed("they begin otherwise");
-  }
-  const size_t end = packed.size() - kDigestBytes;
-  if (load_le<uint64_t>(packed.data() + end) != digest_of(packed.first(end))) {
-    return not_packed("their digest is not that of their content");
-  }
+  Result<SealedReader> opened = SealedReader::open(packed, kMagic);
+  if (!opened.ok()) return not_packed(opened.status().message());
+  SealedReader& reader = opened.value();
   FlattenShelf shelf;
-  size_t at = kHeadBytes;
-  for (auto left = load_le<uint64_t>(packed.data() + kMagic.size()); left > 0; --left) {
-    if (end - at < 16) return not_packed("they end early");
-    const auto group = load_le<uint64_t>(packed.data() + at);
-    const auto bytes = load_le<uint64_t>(packed.data() + at + 8);
-    at += 16;
-    if (bytes > end - at) return not_packed("they end early");
-    const std::span<const std::byte> saved = packed.subspan(at, bytes);
+  for (uint64_t i = 0; i < reader.entries(); ++i) {
+    if (reader.left() < kEntryHeadBytes) return not_packed("they end early");
+    const uint64_t group = reader.take_number();
+    const uint64_t bytes = reader.take_number();
+    if (bytes > reader.left()) return not_packed("they end early");
+    const std::span<const std::byte> saved = reader.take(bytes);
     FlattenSites sites;
     TERSUM_RETURN_IF_ERROR(sites.load(saved));
     shelf[group].assign(saved.begin(), saved.end());
-    at += bytes;
   }
-  if (at != end) return not_packed("something stands behind the last group");
+  if (reader.left() > 0) return not_packed("something stands behind the last group");
   return shelf;
 }
 

@@ -61,9 +61,6 @@ void Operation::prepare(std::shared_ptr<Member> member, const CallRequest& reque
                  codec_text_,
                  request.tensors,
                  0};
-  site_ = nullptr;
-  factors_ = nullptr;
-  resting_ = false;
   status_ = {};
   done_.store(false, std::memory_order_release);
 }
@@ -108,10 +105,10 @@ bool Operation::take_site(Node& node) {
   if (site_ != nullptr && !site_->holds(this)) return false;
   resting_ = false;
   if (site_ != nullptr) {
-    factors_ = site_->state.factors();
     descriptor_.flatten = mix_digests(request_.site, site_->state.digest());
   }
   send_ready(node);
+  if (early_.empty()) return true;  // as in every call that did not rest
   std::vector<InMessage> waiting;
   waiting.swap(early_);
   for (InMessage& message : waiting) on_message(node, std::move(message));
@@ -125,7 +122,6 @@ void Operation::leave_site(bool ended_well) {
   }
   site_->leave(this);
   site_ = nullptr;
-  factors_ = nullptr;
 }
 
 // The plan for this shape, from the member's cache or made now.

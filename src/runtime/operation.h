@@ -178,9 +178,8 @@ class Operation final : public WorkImpl {
   int64_t ping_ns_ = 0;
   bool pinged_ = false;
   bool begun_ = false;
-  FlattenSite* site_ = nullptr;
-  const ChannelFactors* factors_ = nullptr;  // of the site, as this call takes them
-  bool resting_ = false;                     // until the site's calls before this one have ended
+  FlattenSite* site_ = nullptr;  // from begin() to the end of a flattened call
+  bool resting_ = false;         // until the site's calls before this one have ended
 
   std::shared_ptr<const CompiledPlan> plan_;
   std::vector<InState> in_;

@@ -131,7 +131,7 @@ class Pass {
     if (refusal.outcome == HloOutcome::kRewritten) {
       row.codec = rewrite.codec;
       row.wire_bf16 = rewrite.wire_bf16;
-      TERSUM_RETURN_IF_ERROR(replace(candidate, operation, rewrite));
+      TERSUM_RETURN_IF_ERROR(replace(candidate, row, rewrite));
     }
     output_.rows.push_back(std::move(row));
     return ok_status();
@@ -315,15 +315,15 @@ class Pass {
                                  : "an operand carries more than bf16 precision");
   }
 
-  Status replace(const Candidate& candidate, int64_t operation, const Rewrite& rewrite) {
+  Status replace(const Candidate& candidate, const HloReportRow& row, const Rewrite& rewrite) {
     const HloInstruction& instruction = graph_.at(candidate.node);
     const std::string attributes = fmt::format(
         "{{groups = array<i64: {}>, group_size = {} : i64, fingerprint = {} : i64, "
         "operation = {} : i64, codec = {}, plan = {}, timeout_ms = {} : i64, wire_bf16 = {}, "
         "channels = array<i64: {}>}}",
-        fmt::join(rewrite.groups.devices, ", "), rewrite.groups.group_size, fingerprint_, operation,
-        quoted(rewrite.codec), quoted(options_.plan), options_.timeout_ms, rewrite.wire_bf16,
-        fmt::join(operand_channels(graph_, candidate.node), ", "));
+        fmt::join(rewrite.groups.devices, ", "), rewrite.groups.group_size, fingerprint_,
+        row.operation, quoted(rewrite.codec), quoted(options_.plan), options_.timeout_ms,
+        rewrite.wire_bf16, fmt::join(row.channels, ", "));
     const std::string_view target =
         instruction.opcode == "all-reduce" ? kHloAllReduceTarget : kHloReduceScatterTarget;
     auto bytes = make_ffi_custom_call(instruction.bytes, target, attributes);

@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from tersum._capture_files import (
     CallEntry,
     Capture,
     CaptureWriter,
-    cannot_write,
 )
 from tersum.errors import InvalidArgumentError
 from tersum.jax import _install
@@ -27,32 +26,24 @@ from tersum.jax._jax_version import require_xla_core
 from tersum.jax._report import CollectiveRow
 
 _xla = require_xla_core()
-_switch = threading.Lock()
-_running: ProgramCapture | None = None
 
 
 class ProgramCapture(Capture):
     """See :func:`capture`."""
 
+    running: ClassVar[ProgramCapture | None] = None
+
     def __init__(self, directory: str | os.PathLike[str], calls: int, max_bytes: int) -> None:
         super().__init__(directory, calls, max_bytes)
         self._thread: threading.Thread | None = None
-        self._error: OSError | None = None
 
     def _begin(self, writer: CaptureWriter) -> None:
-        global _running
-        with _switch:
-            if _running is not None:
-                raise InvalidArgumentError(
-                    f"a capture to {_running.directory} is running in this process: stop it first"
-                )
-            if not _install.active():
-                raise InvalidArgumentError(
-                    "tersum.jax.capture() records what travels through tersum, which is not "
-                    "installed: call tersum.jax.install() first (codec='exact' changes no value)"
-                )
-            _xla.start_recording(self.calls, self.max_bytes)
-            _running = self
+        if not _install.active():
+            raise InvalidArgumentError(
+                "tersum.jax.capture() records what travels through tersum, which is not "
+                "installed: call tersum.jax.install() first (codec='exact' changes no value)"
+            )
+        _xla.start_recording(self.calls, self.max_bytes)
         # A daemon: a program that ends without stop() is not kept by it (and stops at its exit).
         self._thread = threading.Thread(
             target=self._write_all, args=(writer,), name="tersum-capture", daemon=True
@@ -61,28 +52,24 @@ class ProgramCapture(Capture):
         atexit.register(self.stop)
 
     def _end(self) -> tuple[int, int, int]:
-        global _running
         assert self._thread is not None
         _xla.stop_recording()
         self._thread.join()
         atexit.unregister(self.stop)
-        with _switch:
-            _running = None
-        if self._error is not None:
-            raise cannot_write(self.directory, self._error)
         beyond_calls, beyond_bytes, failed = _xla.recording_counts()
         return beyond_calls, beyond_bytes, failed
 
     def _write_all(self, writer: CaptureWriter) -> None:
+        rows: dict[tuple[int, int], CollectiveRow] = {}
         while (calls := _xla.take_recorded()) is not None:
-            # Read only now: a program may have been compiled since the capture began.
-            rows = {(row.fingerprint, row.number): row for row in _install.report()}
             for call in calls:
-                row = rows.get((call["fingerprint"], call["number"]))
                 if self._error is not None:
                     continue  # fetched, so that the recording can end
+                operation = (call["fingerprint"], call["number"])
+                if operation not in rows:  # of a program that was compiled since
+                    rows = {(row.fingerprint, row.number): row for row in _install.report()}
                 try:
-                    _write(writer, call, row)
+                    _write(writer, call, rows.get(operation))
                 except OSError as error:
                     self._error = error
                     _xla.stop_recording()

@@ -7,8 +7,6 @@
 #include "base/check.h"
 
 namespace tersum {
-namespace {
-
 uint32_t overflow_bits_of(ValueKind kind) {
   switch (kind) {
     case ValueKind::kFloat32:
@@ -20,6 +18,8 @@ uint32_t overflow_bits_of(ValueKind kind) {
   }
   return 0;
 }
+
+namespace {
 
 // Walks down from above: at most a few dozen steps, once per format.
 uint32_t find_scale_max(uint32_t overflow_bits, int32_t code_max) {

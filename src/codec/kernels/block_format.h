@@ -21,6 +21,8 @@ namespace tersum {
 // The value types that lossy codecs serve.
 enum class ValueKind : uint8_t { kFloat32, kBFloat16, kFloat16 };
 
+// Magnitudes (float32 bits) from here on are no finite number of the kind.
+uint32_t overflow_bits_of(ValueKind kind);
 constexpr size_t value_bytes(ValueKind kind) { return kind == ValueKind::kFloat32 ? 4 : 2; }
 
 inline constexpr uint32_t kBlockMin = 32;

@@ -17,11 +17,6 @@ constexpr std::byte kE4M3Nan{0x7f};
 constexpr uint8_t kE4M3Last = 0x7e;  // 448
 constexpr size_t kMeanLanes = 16;
 
-uint32_t overflow_bits_of(ValueKind kind) {
-  if (kind == ValueKind::kFloat32) return kFloatInfinity;
-  return kind == ValueKind::kBFloat16 ? kBf16Overflow : kHalfOverflow;
-}
-
 int floor_log2(float value) {
   int exponent = 0;
   std::frexp(value, &exponent);

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <random>
+#include <utility>
 
+#include "base/median.h"
 #include "runtime/group_id.h"
 #include "runtime/tuning/tuning_cache.h"
 
@@ -144,12 +146,10 @@ Status Tuning::measure_size(size_t bytes) {
   seconds.push_back(seconds_since(begun_ns_));
   TERSUM_RETURN_IF_ERROR(agree_on_largest(seconds));
   elapsed_s_ = seconds.back();
-  std::vector<double> own(rounds);
   for (size_t w = 0; w < ways.size(); ++w) {
+    std::vector<double> own(rounds);
     for (size_t round = 0; round < rounds; ++round) own[round] = seconds[round * ways.size() + w];
-    const auto middle = own.begin() + static_cast<ptrdiff_t>(rounds / 2);
-    std::nth_element(own.begin(), middle, own.end());
-    points_.push_back({ways[w], bytes, std::max(*middle, 1e-9)});
+    points_.push_back({ways[w], bytes, std::max(median(std::move(own)), 1e-9)});
   }
   return {};
 }
@@ -190,9 +190,8 @@ Result<bool> Tuning::still_true(const TuningTable& table, size_t bytes, int roun
   std::vector<double> seconds;
   TERSUM_RETURN_IF_ERROR(measure_way(probe, bytes, rounds + 1, seconds));
   TERSUM_RETURN_IF_ERROR(agree_on_largest(seconds));
-  const auto middle = seconds.begin() + 1 + rounds / 2;
-  std::nth_element(seconds.begin() + 1, middle, seconds.end());
-  return *middle < kCacheSlack * *expected && *expected < kCacheSlack * *middle;
+  const double measured = median({seconds.begin() + 1, seconds.end()});
+  return measured < kCacheSlack * *expected && *expected < kCacheSlack * measured;
 }
 
 }  // namespace

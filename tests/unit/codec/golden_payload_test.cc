@@ -9,20 +9,12 @@
 
 #include "codec/codec.h"
 #include "codec/force_isa.h"
+#include "hex_bytes.h"
 
 namespace tersum {
 namespace {
 
 using Bytes = std::vector<std::byte>;
-
-Bytes read_hex(const std::string& text) {
-  Bytes bytes;
-  if (text == "-") return bytes;
-  for (size_t i = 0; i + 1 < text.size(); i += 2) {
-    bytes.push_back(static_cast<std::byte>(std::stoi(text.substr(i, 2), nullptr, 16)));
-  }
-  return bytes;
-}
 
 TEST(GoldenPayloads, AreWrittenAndReadByEveryInstructionSet) {
   std::ifstream file(TERSUM_GOLDEN_PAYLOADS);

@@ -10,6 +10,7 @@
 
 #include "codec/codec.h"
 #include "codec/format_registry.h"
+#include "hex_bytes.h"
 #include "tersum/codec_payload.h"
 
 namespace tersum {
@@ -79,15 +80,6 @@ TEST(RefusedPayloads, CutShortOrExtendedAtEveryByte) {
       if (HasFailure()) return;
     }
   }
-}
-
-Bytes read_hex(const std::string& text) {
-  Bytes bytes;
-  if (text == "-") return bytes;
-  for (size_t i = 0; i + 1 < text.size(); i += 2) {
-    bytes.push_back(static_cast<std::byte>(std::stoi(text.substr(i, 2), nullptr, 16)));
-  }
-  return bytes;
 }
 
 // "block:1", as the golden file says it, as a message does.
