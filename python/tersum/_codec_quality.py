@@ -124,8 +124,9 @@ class LearningSum:
 
 def simulator(spec: str, site: CapturedSite, groups: RankGroups) -> SumSimulator:
     """A new one for the calls of ``site``."""
-    # With +sparse a finished sum has another format than contributions; the engine knows which.
-    by_engine = "+flatten" in spec or "+sparse" in spec
+    # With +sparse a finished sum has another format than contributions, and chunks begin at rows;
+    # the engine knows.
+    by_engine = any(modifier in spec for modifier in ("+flatten", "+sparse", "+rows"))
     return LearningSum(spec, site, groups) if by_engine else StatelessSum(spec)
 
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 namespace tersum {
 namespace {
@@ -9,6 +10,19 @@ namespace {
 std::string_view refuse_without_blocks(const FormatRow& row, const PlainSpec& /*spec*/) {
   return row.rotates ? "" : "the format takes no modifier: it has no blocks to transform";
 }
+
+// A number without sign and leading zeros; false if `text` is none, or above `most`.
+bool read_number(std::string_view text, uint32_t most, uint32_t& number) {
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && stop == end && text.front() != '0' && number <= most;
+}
+
+bool set_rows(std::string_view parameter, PlainSpec& spec) {
+  return !parameter.empty() && read_number(parameter, kRowMax, spec.rows) && spec.rows >= 2;
+}
+bool is_rows_set(const PlainSpec& spec) { return spec.rows > 0; }
+std::string write_rows(const PlainSpec& spec) { return "rows:" + std::to_string(spec.rows); }
 
 // "0.2%": digits, and behind a point at most two of them.
 bool set_sparse(std::string_view parameter, PlainSpec& spec) {
@@ -80,6 +94,8 @@ std::string_view refuse_without_powers(const FormatRow& row, const PlainSpec& /*
 }
 
 constexpr std::array kModifiers = {
+    ModifierRow{"rows", "rows:N, N from 2 to 65536", set_rows, is_rows_set, write_rows,
+                refuse_without_blocks},
     ModifierRow{"sparse", "sparse:P%, P from 0.01 to 10 in steps of 0.01", set_sparse,
                 is_sparse_set, write_sparse, refuse_without_blocks},
     ModifierRow{"flatten", "flatten", set_flatten, is_flatten_set, write_flatten,

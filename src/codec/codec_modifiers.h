@@ -26,7 +26,7 @@ struct ModifierRow {
   std::string_view (*refusal)(const FormatRow& row, const PlainSpec& spec);
 };
 
-// In canonical order, which is the order in which they are applied: sparse, diagonal,
+// In canonical order, which is the order in which they are applied: rows, sparse, diagonal,
 // rotation.
 std::span<const ModifierRow> modifier_rows();
 

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "codec/codec_spec.h"
+#include "codec/rows_codec.h"
 #include "codec/sparse_codec.h"
 #include "codec/value_kind.h"
 
@@ -23,12 +24,19 @@ PlainSpec served_spec(const PlainSpec& spec, DataType type, ReduceOp op) {
   return spec;
 }
 
+// Modifiers from the outside in: each wraps the codec of what is left of the spec.
+// NOLINTNEXTLINE(misc-no-recursion): one step for each modifier.
 std::unique_ptr<const Codec> make_codec(const PlainSpec& spec, DataType type) {
-  const FormatRow& format = format_rows()[spec.format];
-  if (spec.sparse == 0) return format.make(spec, type);
-  PlainSpec dense = spec;
-  dense.sparse = 0;
-  return make_sparse_codec(spec, format.make(dense, DataType::kFloat32), type);
+  PlainSpec inner = spec;
+  if (spec.rows > 0) {
+    inner.rows = 0;
+    return make_rows_codec(spec, make_codec(inner, type));
+  }
+  if (spec.sparse > 0) {
+    inner.sparse = 0;
+    return make_sparse_codec(spec, make_codec(inner, DataType::kFloat32), type);
+  }
+  return format_rows()[spec.format].make(spec, type);
 }
 
 // Codecs are made at their first use and kept for ever. Any thread.

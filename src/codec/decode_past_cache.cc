@@ -2,16 +2,14 @@
 
 #include <algorithm>
 
-#include "codec/kernels/block_format.h"
 #include "codec/kernels/stream_copy.h"
 
 namespace tersum {
 namespace {
 
-// Decoded at a time: at most 16 KiB of float32, which stay in L1 until they are copied.
+// Decoded at a time: at most 16 KiB of float32, which stay in L1 until they are copied. A codec
+// whose blocks are longer (rows) is decoded block by block.
 constexpr size_t kPartValues = 4096;
-// The largest codec block: five levels in blocks of 1,024.
-static_assert(kPartValues >= 3 * kBlockMax);
 
 }  // namespace
 
@@ -26,8 +24,8 @@ void decode_past_cache(const Codec& codec, const std::byte* wire, size_t count, 
     return;
   }
   const size_t value_bytes = element_bytes(codec.value_type());
-  const size_t whole = kPartValues / codec.block() * codec.block();
-  if (scratch.size() < kPartValues * value_bytes) scratch.resize(kPartValues * value_bytes);
+  const size_t whole = std::max<size_t>(kPartValues / codec.block(), 1) * codec.block();
+  if (scratch.size() < whole * value_bytes) scratch.resize(whole * value_bytes);
   for (size_t at = 0; at < count; at += whole) {
     const size_t part = std::min(whole, count - at);
     codec.decode_part(wire, count, at, part, scratch.data(), place);

@@ -21,6 +21,7 @@ struct PlainSpec {
   bool flatten = false;   // known channels divided by their size, then as with hadamard
   bool hadamard = false;  // a Hadamard transform of each block before the base format
   uint16_t sparse = 0;    // outliers sent beside the rest, in kSparseWhole-ths of the values
+  uint32_t rows = 0;      // values of a row that is coded as a slice of its own; 0: none
 
   bool floor = false;  // scales by the floor rule of OCP MX instead of rounded up
   bool hops = false;   // may be coded again at every hop where that is refused otherwise
@@ -31,6 +32,7 @@ struct PlainSpec {
 
 inline constexpr uint32_t kSparseWhole = 10'000;  // 0.01 %
 inline constexpr uint32_t kSparseMax = 1'000;     // 10 %
+inline constexpr uint32_t kRowMax = 65'536;
 
 struct FormatRow {
   std::string_view name;

@@ -100,7 +100,7 @@ class SparseCodec final : public Codec {
     return (count * share + kSparseWhole - 1) / kSparseWhole;
   }
   [[nodiscard]] uint32_t gathered_share(uint32_t ranks) const {
-    return static_cast<uint32_t>(std::min<uint64_t>(uint64_t{plain_.sparse} * ranks, kSparseMax));
+    return gathered_spec(plain_, ranks).sparse;
   }
   [[nodiscard]] float largest() const { return float_from_bits(overflow_bits_ - 1); }
   [[nodiscard]] uint16_t entry_bits(float value) const;
@@ -149,9 +149,7 @@ size_t SparseCodec::wire_bytes(size_t count) const {
 }
 
 const Codec& SparseCodec::gathered(uint32_t ranks) const {
-  PlainSpec spec = plain_;
-  spec.sparse = static_cast<uint16_t>(gathered_share(ranks));
-  return intern_codec(spec, type_);
+  return intern_codec(gathered_spec(plain_, ranks), type_);
 }
 
 // The nearest bf16; finite numbers stay finite in the value type.
@@ -349,6 +347,13 @@ double SparseCodec::block_error_bound(double absmax) const {
 }
 
 }  // namespace
+
+PlainSpec gathered_spec(const PlainSpec& spec, uint32_t ranks) {
+  PlainSpec gathered = spec;
+  const uint64_t share = uint64_t{spec.sparse} * ranks;
+  gathered.sparse = static_cast<uint16_t>(std::min<uint64_t>(share, kSparseMax));
+  return gathered;
+}
 
 std::unique_ptr<Codec> make_sparse_codec(const PlainSpec& spec, std::unique_ptr<const Codec> dense,
                                          DataType type) {

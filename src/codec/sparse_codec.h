@@ -15,6 +15,9 @@
 
 namespace tersum {
 
+// What finished sums of `ranks` contributions are coded with: room for the outliers of all of them.
+PlainSpec gathered_spec(const PlainSpec& spec, uint32_t ranks);
+
 // `dense`: codes float32, with spec's base, block and other modifiers. spec.sparse > 0.
 // `type`: float32, bfloat16 or float16.
 std::unique_ptr<Codec> make_sparse_codec(const PlainSpec& spec, std::unique_ptr<const Codec> dense,

@@ -11,12 +11,14 @@
 #include <string>
 #include <vector>
 
+#include "../unit/codec/block_places.h"
 #include "base/check.h"
 #include "codec/codec.h"
 #include "codec/force_isa.h"
 #include "codec/format_registry.h"
 #include "codec/kernels/numbers.h"
 #include "fuzz_input.h"
+#include "tersum/codec_info.h"
 #include "tersum/codec_payload.h"
 
 namespace tersum {
@@ -55,9 +57,13 @@ std::string choose_spec(FuzzInput& input) {
   uint32_t block = row.block_min << (choice & 7U);
   if (block > row.block_max) block = row.default_block;
   spec += "/" + std::to_string(block);
-  if (!row.rotates || (choice & 8U) == 0) return spec;
+  if (!row.rotates) return spec;
   // Without a state +flatten is +hadamard.
-  return spec + ((choice & 16U) != 0 ? "+flatten" : "+hadamard");
+  if ((choice & 8U) != 0) spec += (choice & 16U) != 0 ? "+flatten" : "+hadamard";
+  static constexpr const char* kOthers[] = {
+      "", "", "", "+sparse:2%", "+rows:37", "+rows:300", "+rows:37+sparse:3%", "+sparse:10%"};
+  const Result<std::string> wider = normalize_codec(spec + kOthers[choice >> 5U]);
+  return wider.ok() ? wider.value() : spec;
 }
 
 bool is_lossy_type(DataType type) {
@@ -191,9 +197,8 @@ void check_coding(const Case& c, const Bytes& encoded) {
   check_written(c.codec, encoded, decoded, c.count);
   if (c.codec.lossless()) TERSUM_CHECK(decoded == c.values);
   if (!is_lossy_type(c.codec.value_type())) return;
-  const size_t block = std::max<size_t>(c.codec.spec().block, 1);
-  for (size_t begin = 0; begin < c.count; begin += block) {
-    check_block(c, decoded, begin, std::min(begin + block, c.count));
+  for (const auto [begin, end] : block_places(c.codec, c.count)) {
+    check_block(c, decoded, begin, end);
   }
 }
 

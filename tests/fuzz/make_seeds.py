@@ -22,7 +22,10 @@ CORPUS = HERE / "corpus" / "codec"
 #: Rows of the registry: these two, then the formats with blocks.
 PLAIN = ["exact", "bf16"]
 FLOAT32, BFLOAT16, FLOAT16, INT32 = 0, 1, 2, 10
+#: Of the byte that chooses block and modifiers.
 HADAMARD = 8
+ROWS = 4 << 5
+WITH_OTHERS = ("int8", "five", "nvfp4")
 SUM = 1
 LARGEST = struct.unpack("<f", bytes.fromhex("ffff7f7f"))[0]
 
@@ -42,10 +45,12 @@ def main() -> None:
         mixed += [2.0**-130, -(2.0**-127), 1.5, math.nan, 0.0]
         huge = [LARGEST, -LARGEST, *([2.0**126] * (least - 2)), 1.0]
         stem = format.name.replace(":", "_")
-        for name, modifier, data in (("mixed", "", mixed), ("huge", "+hadamard", huge)):
+        cases = [("mixed", "", mixed, 0), ("huge", "+hadamard", huge, HADAMARD)]
+        cases += [("rows", "+rows:37", mixed * 3, ROWS)] if format.name in WITH_OTHERS else []
+        for name, modifier, data, others in cases:
             wire = encode(f"{format.name}/{least}{modifier}", "float32", data)
             values = struct.pack(f"<{len(data)}f", *data)
-            choice = [HADAMARD if modifier else 0]
+            choice = [others]
             made = seed(row, choice, FLOAT32, len(data), wire, values)
             (CORPUS / f"{stem}_{name}").write_bytes(made)
     floats = struct.pack("<4f", 1.5, -0.0, math.inf, LARGEST)

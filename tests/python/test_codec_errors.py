@@ -245,3 +245,41 @@ def test_sparse_on_data_without_outliers_costs_nothing() -> None:
     """Bits aside: taking the largest values out never makes a block's scale worse."""
     for kind in ("normal", "grad", "act"):
         assert reduced("int4/128+sparse:0.5%", kind) <= 1.01 * reduced("int4/128", kind), kind
+
+
+ROWS, ROW = 256, 4096
+
+
+def token_data() -> Data:
+    """N(0,1) in rows of 4,096, each with a log-normal(1) size that the ranks share."""
+    random = np.random.default_rng(SEED)
+    sizes = np.exp(random.standard_normal(ROWS))
+    data = random.standard_normal((RANKS, ROWS, ROW)) * sizes[:, None]
+    return data.astype(np.float32)
+
+
+def worst_row(got: Data, data: Data) -> float:
+    """The largest relative error of a row of the sum."""
+    exact = data.astype(np.float64).sum(0)
+    wrong = np.linalg.norm(got.reshape(exact.shape) - exact, axis=1)
+    return float((wrong / np.linalg.norm(exact, axis=1)).max())
+
+
+@pytest.mark.parametrize("spec", ["int8+rows:4096", "int8/1024+rows:4096"])
+def test_no_token_pays_for_another(run_group: Run, spec: str) -> None:
+    """Section 3, ZeroQuant: token sizes log-normal(1), int8 two-step R = 8, worst token <= 0.02."""
+    data = token_data()
+    results = run_group(
+        RANKS, lambda group: group.all_reduce(data[group.rank], codec=spec, plan="two_step")
+    )
+    assert all(result.tobytes() == results[0].tobytes() for result in results), f"seed {SEED}"
+    assert worst_row(results[0], data) <= 0.02, f"seed {SEED}"
+
+
+def test_rows_that_are_no_multiple_of_a_block_share_none() -> None:
+    """Rows of 96 values of sizes far apart: blocks of 128 that straddle lose the small rows."""
+    random = np.random.default_rng(SEED)
+    rows = random.standard_normal((500, 96)) * np.where(np.arange(500) % 2, 1000.0, 1.0)[:, None]
+    data = rows.astype(np.float32)[None]
+    assert worst_row(coded("int8/128", data.reshape(-1)), data) > 0.5, f"seed {SEED}"
+    assert worst_row(coded("int8/128+rows:96", data.reshape(-1)), data) <= 0.02, f"seed {SEED}"

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import block_rotation
 from code_packing import ceil_div, code_bytes, unpack_codes
 from float_rounding import bfloat16, float32, round_to
-from format_table import E4M3, Format, Spec, parse_spec
+from format_table import E4M3, Format, Spec, parse_spec, rows_of
 from sparse_sections import ENTRY, add_entries, outlier_count, sections
 
 Number = int | float
@@ -43,7 +43,11 @@ def payload_bytes(spec: Spec, dtype: str, count: int) -> int:
     """Bytes of a slice of ``count`` values."""
     if spec.format is None:
         return count * (ITEM_BYTES[dtype] if spec.base == "exact" else 2)
-    return sum(section_bytes(spec, spec.format, count) for count in section_counts(spec, count))
+    return sum(
+        section_bytes(row, spec.format, in_section)
+        for row, values in rows_of(spec, count)
+        for in_section in section_counts(row, len(values))
+    )
 
 
 def section_counts(spec: Spec, count: int) -> list[int]:
@@ -126,10 +130,14 @@ def decode(text: str, dtype: str, count: int, payload: bytes) -> list[Number]:
     expected = payload_bytes(spec, dtype, count)
     if len(payload) != expected:
         raise ValueError(f"{text} of {count} {dtype}: {expected} bytes, not {len(payload)}")
-    if spec.format is not None and spec.sparse:
-        return list(decode_sections(spec, spec.format, dtype, count, payload))
     if spec.format is not None:
-        return list(decode_blocks(spec, spec.format, dtype, count, payload)) if count else []
+        values: list[Number] = []
+        for row, places in rows_of(spec, count):
+            size = payload_bytes(row, dtype, len(places))
+            decode_row = decode_sections if row.sparse else decode_blocks
+            values += decode_row(row, spec.format, dtype, len(places), payload[:size])
+            payload = payload[size:]
+        return values
     if spec.base == "bf16" or dtype == "bfloat16":
         patterns = struct.unpack(f"<{count}H", payload)
         return [round_to(dtype, bfloat16(bits)) for bits in patterns]

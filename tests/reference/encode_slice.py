@@ -15,7 +15,7 @@ from itertools import pairwise
 import block_rotation
 from code_packing import pack_codes
 from float_rounding import LARGEST_BITS, bfloat16, bits_of, float32, float_of, round_to
-from format_table import E4M3, Format, Spec, parse_spec
+from format_table import E4M3, Format, Spec, parse_spec, rows_of
 from sparse_sections import sections, split
 
 NAN_SCALE = 0x7FC0
@@ -204,9 +204,11 @@ def encode(text: str, dtype: str, values: list[float]) -> bytes:
     spec = parse_spec(text)
     if spec.format is None:
         return struct.pack(f"<{len(values)}H", *(bf16_bits(x, dtype) for x in values))
-    if spec.sparse:
-        return encode_sections(spec, spec.format, dtype, values)
-    return encode_blocks(spec, spec.format, dtype, values) if values else b""
+    encode_row = encode_sections if spec.sparse else encode_blocks
+    return b"".join(
+        encode_row(row, spec.format, dtype, [values[i] for i in places])
+        for row, places in rows_of(spec, len(values))
+    )
 
 
 def encode_blocks(spec: Spec, format: Format, dtype: str, values: list[float]) -> bytes:

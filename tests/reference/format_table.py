@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from float_rounding import float_of
@@ -117,6 +118,7 @@ class Spec:
     block: int
     hadamard: bool
     sparse: int = 0  #: P of +sparse in hundredths of a percent; 0 without
+    rows: int = 0  #: N of +rows; 0 without
 
 
 def parse_spec(text: str) -> Spec:
@@ -126,7 +128,9 @@ def parse_spec(text: str) -> Spec:
     base = ALIASES.get(base, base)
     if base not in FORMATS:
         return Spec(base, None, 0, False)
-    sparse = 0
+    rows = sparse = 0
+    if modifiers and modifiers[0].startswith("rows:"):
+        rows = int(modifiers.pop(0).removeprefix("rows:"))
     if modifiers and modifiers[0].startswith("sparse:"):
         sparse = round(float(modifiers.pop(0).removeprefix("sparse:").removesuffix("%")) * 100)
     format = FORMATS[base]
@@ -138,4 +142,11 @@ def parse_spec(text: str) -> Spec:
     if modifiers not in ([], ["hadamard"]):
         raise ValueError(f"unknown modifiers {modifiers}")
     values = int(block) if block else format.default_block
-    return Spec(base, format, values, bool(modifiers), sparse)
+    return Spec(base, format, values, bool(modifiers), sparse, rows)
+
+
+def rows_of(spec: Spec, count: int) -> Iterator[tuple[Spec, range]]:
+    """The values of a slice, row by row, and the spec of each row; one row without +rows."""
+    length = spec.rows or max(count, 1)
+    for begin in range(0, count, length):
+        yield replace(spec, rows=0), range(begin, min(begin + length, count))

@@ -17,7 +17,7 @@ from decode_slice import (
     slice_scale_bytes,
 )
 from float_rounding import LARGEST_BITS, float32, float_of
-from format_table import Format, Spec, parse_spec
+from format_table import Format, Spec, parse_spec, rows_of
 from sparse_sections import ENTRY, outlier_count, refused_entry
 
 #: The only NaN that is written as a scale, by kind of scale.
@@ -63,21 +63,32 @@ def refused_value(spec: Spec, format: Format, dtype: str, count: int, payload: b
 
 def why_refused(text: str, dtype: str, count: int, payload: bytes) -> str | None:
     """ "bytes:N" where N are needed, "slice", "block:K", "value:K" or "outlier:K"; None for what is
-    accepted."""
+    accepted. K counts from the start of a row or section."""
     spec = parse_spec(text)
     expected = payload_bytes(spec, dtype, count)
     if len(payload) != expected:
         return f"bytes:{expected}"
     if spec.format is None or count == 0:
         return None
+    for row, places in rows_of(spec, count):
+        size = payload_bytes(row, dtype, len(places))
+        refused = refused_row(row, spec.format, dtype, len(places), payload[:size])
+        if refused:
+            return refused
+        payload = payload[size:]
+    return None
+
+
+def refused_row(spec: Spec, format: Format, dtype: str, count: int, payload: bytes) -> str | None:
+    """Of a payload without +rows."""
     if not spec.sparse:
-        return refused_blocks(spec, spec.format, dtype, count, payload)
+        return refused_blocks(spec, format, dtype, count, payload)
     for in_section in section_counts(spec, count):
-        size = section_bytes(spec, spec.format, in_section)
+        size = section_bytes(spec, format, in_section)
         entries = ENTRY.size * outlier_count(in_section, spec.sparse)
         refused = refused_entry(payload[:entries], in_section, dtype)
         refused = refused or refused_blocks(
-            spec, spec.format, "float32", in_section, payload[entries:size]
+            spec, format, "float32", in_section, payload[entries:size]
         )
         if refused:
             return refused

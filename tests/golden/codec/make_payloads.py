@@ -182,6 +182,25 @@ def sparse_cases() -> list[tuple[str, str, str, list[Number]]]:
     return cases
 
 
+def rows_cases() -> list[tuple[str, str, str, list[Number]]]:
+    """The modifier +rows: rows shorter and longer than a block, whole ones and a short last one."""
+    ramp: list[Number] = [0.0, 1.0, -2.0, 0.5, 3.0]
+    spread: list[Number] = [x * 4.0 ** (i // 50 - 2) for i, x in enumerate(normal(237))]
+    lost: list[Number] = [*normal(60), math.nan, *normal(80), math.inf, 5.0]
+    cases: list[tuple[str, str, str, list[Number]]] = [
+        ("worked_example", "int4/32+rows:4", "float32", [*ramp, 7.0]),
+        ("empty", "int4/32+rows:4", "float32", []),
+        ("lost_blocks", "int8/32+rows:50", "float32", lost),
+        ("lost_blocks", "int6/32+rows:50+sparse:2%+hadamard", "float16", lost),
+        ("whole_rows", "int8/64+rows:79", "float32", spread),
+        ("one_row", "int5/32+rows:65536+hadamard", "bfloat16", spread),
+    ]
+    for format in ALL:
+        cases.append(("spread", f"{format.name}+rows:50", "float32", spread))
+        cases.append(("pairs", f"{format.name}+rows:2", "bfloat16", normal(7)))
+    return cases
+
+
 def exact_cases() -> list[tuple[str, str, str, list[Number]]]:
     """Values that travel as they are."""
     floats: list[Number] = [1.5, -0.0, math.inf, -2.25]
@@ -202,7 +221,7 @@ def main() -> None:
         for format in ALL:
             if modifier or format.name not in ("int8", "int4"):
                 cases += format_cases(format, modifier)
-    for name, spec, dtype, values in cases + sparse_cases() + exact_cases():
+    for name, spec, dtype, values in cases + sparse_cases() + rows_cases() + exact_cases():
         array = pack(dtype, values)
         # What the type rounds away is gone before a codec sees it.
         payload = array if spec == "exact" else encode(spec, dtype, unpack(dtype, array))

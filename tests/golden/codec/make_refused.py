@@ -164,6 +164,30 @@ def sparse_lines() -> list[str]:
     return lines
 
 
+def rows_lines() -> list[str]:
+    """Rows of 40 values: 2 scales and 28 bytes of codes each; the last row has 20."""
+    spec, count = "int5/32+rows:40", 100
+    whole = encode(spec, "float32", [1.0 + i % 7 for i in range(count)])
+    row = 4 + 25
+    changes = [
+        ("infinite_scale", "float32", row, "block:0"),
+        ("infinite_scale_of_a_short_block", "float32", 2, "block:1"),
+        ("infinite_scale_of_a_short_row", "float32", 2 * row, "block:0"),
+    ]
+    lines = []
+    for name, dtype, at, where in changes:
+        payload = bytearray(whole)
+        struct.pack_into("<H", payload, at, 0x7F80)
+        lines.append(f"{name} {spec} {dtype} {count} {payload.hex()} {where}")
+    payload = bytearray(whole)
+    for bit in range(5):  # value 2 of the second row is the most negative integer
+        at = row + 4 + 4 * bit
+        payload[at] = payload[at] & ~4 | (4 if bit == 4 else 0)
+    lines.append(f"most_negative {spec} float32 {count} {payload.hex()} value:2")
+    lines.append(f"cut_by_1 {spec} float32 {count} {whole[:-1].hex()} bytes:{len(whole)}")
+    return lines
+
+
 def main() -> None:
     """Writes the file."""
     lines = []
@@ -184,6 +208,7 @@ def main() -> None:
             zeros = "00" * length or "-"
             lines.append(f"length_{length} {spec} {dtype} 3 {zeros} bytes:{expected}")
     lines += sparse_lines()
+    lines += rows_lines()
     lines.append("one_byte_of_none int6/32 float32 0 00 bytes:0")
     (HERE / "refused.txt").write_text("\n".join(lines) + "\n")
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "block_places.h"
 #include "codec/codec.h"
 #include "codec/format_registry.h"
 #include "codec/kernels/block_reference.h"
@@ -24,6 +25,7 @@ std::string any_lossy_spec() {
   uint32_t block = row.block_min;
   while (block < row.block_max && *rc::gen::arbitrary<bool>()) block *= 2;
   spec += "/" + std::to_string(block);
+  spec += *rc::gen::element("", "", "", "+rows:7", "+rows:100", "+rows:2049");
   spec += *rc::gen::element("", "", "+sparse:0.2%", "+sparse:10%");
   return row.rotates && *rc::gen::arbitrary<bool>() ? spec + "+hadamard" : spec;
 }
@@ -58,9 +60,7 @@ double used_share(const Codec& codec, const std::vector<std::byte>& values) {
   const std::vector<double> sent = as_doubles(values, codec.value_type());
   const std::vector<double> got = as_doubles(back, codec.value_type());
   double used = 0;
-  const size_t block = std::max<size_t>(codec.spec().block, 1);
-  for (size_t begin = 0; begin < count; begin += block) {
-    const size_t end = std::min<size_t>(count, begin + block);
+  for (const auto [begin, end] : block_places(codec, count)) {
     double absmax = 0;
     bool finite = true;
     for (size_t i = begin; i < end; ++i) {

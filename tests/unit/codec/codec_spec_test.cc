@@ -30,6 +30,9 @@ TEST(CodecSpec, NormalForms) {
         {"nvfp4", "nvfp4/16"},
         {"nf4", "nf4/64"},
         {"nf4+sparse:0.20%", "nf4/64+sparse:0.2%"},
+        {"int8+hadamard+sparse:1%+rows:4096", "int8/128+rows:4096+sparse:1%+hadamard"},
+        {"mxfp4+rows:2", "mxfp4/32+rows:2"},
+        {"five+rows:65536", "five/32+rows:65536"},
         {"int4+hadamard+sparse:10%", "int4/128+sparse:10%+hadamard"},
         {"mxfp8+hops+floor+hadamard", "mxfp8:e4m3/32+hadamard+floor+hops"},
         {"mxfp4+sparse:0.01%", "mxfp4/32+sparse:0.01%"},
@@ -83,6 +86,13 @@ TEST(CodecSpec, ErrorsNameWhatIsAllowed) {
         "int4+sparse:1e0%", "int4+sparse: 1%", "int4+sparse:100%", "int4+sparse:1.-%"}) {
     EXPECT_THAT(error_of(text), HasSubstr("P from 0.01 to 10")) << text;
   }
+  for (const char* text :
+       {"int8+rows", "int8+rows:", "int8+rows:1", "int8+rows:0", "int8+rows:65537", "int8+rows:064",
+        "int8+rows:-2", "int8+rows:4k", "int8+rows:4.0", "int8+rows: 4", "int8+rows:99999999999"}) {
+    EXPECT_THAT(error_of(text), HasSubstr("N from 2 to 65536")) << text;
+  }
+  EXPECT_THAT(error_of("int4+rows:8+rows:8"), HasSubstr("stands twice"));
+  EXPECT_THAT(error_of("bf16+rows:8"), HasSubstr("no blocks"));
   EXPECT_THAT(error_of("int4+sparse:1%+sparse:2%"), HasSubstr("stands twice"));
   EXPECT_THAT(error_of("exact+sparse:1%"), HasSubstr("no blocks"));
   EXPECT_THAT(error_of("mxfp8/64"), HasSubstr("it is always 32"));

@@ -32,7 +32,8 @@ std::string draw_spec() {
   const bool rotates = row.rotates && *rc::gen::arbitrary<bool>();
   const auto* const sparse =
       *rc::gen::element("", "", "", "+sparse:0.2%", "+sparse:3%", "+sparse:10%");
-  return std::string(row.name) + "/" + std::to_string(block) + sparse +
+  const auto* const in_rows = *rc::gen::element("", "", "", "+rows:3", "+rows:70", "+rows:1500");
+  return std::string(row.name) + "/" + std::to_string(block) + in_rows + sparse +
          (rotates ? "+hadamard" : "");
 }
 

@@ -36,6 +36,7 @@ std::vector<std::string> all_specs() {
       specs.push_back(spec);
       if (row.rotates) specs.push_back(spec + "+hadamard");
       if (row.rotates) specs.push_back(spec + "+sparse:3%");
+      if (row.rotates) specs.push_back(spec + "+rows:37");
       if (row.block_min == row.block_max) break;
     }
   }

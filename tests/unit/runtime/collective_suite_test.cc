@@ -41,6 +41,8 @@ constexpr Shape kShapes[] = {
     {DataType::kFloat32, ReduceOp::kSum, "int4/32"},
     {DataType::kFloat32, ReduceOp::kSum, "int4/128"},
     {DataType::kFloat32, ReduceOp::kSum, "int4/32+sparse:1%"},
+    {DataType::kFloat32, ReduceOp::kSum, "int8/32+rows:200"},
+    {DataType::kBFloat16, ReduceOp::kAverage, "int6/64+rows:1000+sparse:1%"},
     {DataType::kFloat16, ReduceOp::kAverage, "int8/64+sparse:10%+hadamard"},
     {DataType::kBFloat16, ReduceOp::kSum, "exact"},
     {DataType::kBFloat16, ReduceOp::kAverage, "int8/64"},

@@ -1,0 +1,131 @@
+#include "codec/rows_codec.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "codec/codec_table.h"
+#include "codec/combine_checks.h"
+#include "codec/sparse_codec.h"
+
+namespace tersum {
+namespace {
+
+class RowsCodec final : public Codec {
+ public:
+  RowsCodec(const PlainSpec& spec, std::unique_ptr<const Codec> row)
+      : plain_(spec),
+        spec_(describe_spec(spec)),
+        row_(std::move(row)),
+        row_values_(spec.rows),
+        row_bytes_(row_->wire_bytes(spec.rows)) {
+    TERSUM_CHECK(spec.rows > 0 && spec.rows <= kRowMax);
+  }
+
+  [[nodiscard]] const CodecSpec& spec() const override { return spec_; }
+  [[nodiscard]] DataType value_type() const override { return row_->value_type(); }
+  [[nodiscard]] uint32_t block() const override { return plain_.rows; }
+  [[nodiscard]] bool lossless() const override { return false; }
+  [[nodiscard]] size_t wire_bytes(size_t count) const override {
+    return count / row_values_ * row_bytes_ + row_->wire_bytes(count % row_values_);
+  }
+  [[nodiscard]] bool takes_hops() const override { return row_->takes_hops(); }
+  [[nodiscard]] bool flattens() const override { return row_->flattens(); }
+  [[nodiscard]] const Codec& gathered(uint32_t ranks) const override {
+    if (plain_.sparse == 0) return *this;
+    return intern_codec(gathered_spec(plain_, ranks), value_type());
+  }
+
+  void encode(const void* values, size_t count, std::byte* wire,
+              const SlicePlace& place) const override {
+    const auto* const from = static_cast<const std::byte*>(values);
+    for (size_t first = 0; first < count; first += row_values_, wire += row_bytes_) {
+      row_->encode(from + value_offset(first), values_in(first, count), wire,
+                   place_of(first, place));
+    }
+  }
+  void decode(const std::byte* wire, size_t count, void* values,
+              const SlicePlace& place) const override {
+    decode_part(wire, count, 0, count, values, place);
+  }
+  void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
+                   const SlicePlace& place) const override;
+  [[nodiscard]] Status check_wire(const std::byte* wire, size_t count) const override;
+  void combine(std::span<const std::byte* const> wires, const void* own, size_t own_index,
+               size_t count, const CombineFinish& finish, std::byte* wire_out, void* values_out,
+               const SlicePlace& place) const override;
+  [[nodiscard]] double block_error_bound(double absmax) const override {
+    return row_->block_error_bound(absmax);
+  }
+
+ private:
+  [[nodiscard]] size_t values_in(size_t first, size_t count) const {
+    return std::min(row_values_, count - first);
+  }
+  [[nodiscard]] size_t value_offset(size_t first) const {
+    return first * element_bytes(value_type());
+  }
+  static SlicePlace place_of(size_t first, const SlicePlace& slice) {
+    SlicePlace place = slice;
+    place.first += first;
+    return place;
+  }
+
+  PlainSpec plain_;
+  CodecSpec spec_;
+  std::unique_ptr<const Codec> row_;
+  size_t row_values_;
+  size_t row_bytes_;
+};
+
+void RowsCodec::decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,
+                            void* values, const SlicePlace& place) const {
+  TERSUM_CHECK(begin % row_values_ == 0 && begin + part <= count);
+  TERSUM_CHECK(part % row_values_ == 0 || begin + part == count);
+  auto* const to = static_cast<std::byte*>(values);
+  wire += begin / row_values_ * row_bytes_;
+  for (size_t first = begin; first < begin + part; first += row_values_, wire += row_bytes_) {
+    row_->decode(wire, values_in(first, count), to + value_offset(first - begin),
+                 place_of(first, place));
+  }
+}
+
+Status RowsCodec::check_wire(const std::byte* wire, size_t count) const {
+  for (size_t first = 0; first < count; first += row_values_, wire += row_bytes_) {
+    const Status row = row_->check_wire(wire, values_in(first, count));
+    if (row.ok()) continue;
+    return invalid_argument("row " + std::to_string(first / row_values_) + ": " +
+                            std::string(row.message()));
+  }
+  return {};
+}
+
+void RowsCodec::combine(std::span<const std::byte* const> wires, const void* own, size_t own_index,
+                        size_t count, const CombineFinish& finish, std::byte* wire_out,
+                        void* values_out, const SlicePlace& place) const {
+  static_cast<void>(
+      checked_combine_args(wires, own, own_index, count, finish, wire_out, values_out));
+  thread_local std::vector<const std::byte*> row_wires;
+  row_wires.assign(wires.begin(), wires.end());
+  const auto* own_row = static_cast<const std::byte*>(own);
+  auto* values_row = static_cast<std::byte*>(values_out);
+  const size_t row_bytes_out = row_->gathered(finish.gathered_ranks).wire_bytes(row_values_);
+  for (size_t first = 0; first < count; first += row_values_) {
+    row_->combine(row_wires, own_row, own_index, values_in(first, count), finish, wire_out,
+                  values_row, place_of(first, place));
+    for (const std::byte*& wire : row_wires) wire += row_bytes_;
+    if (own_row != nullptr) own_row += value_offset(row_values_);
+    if (wire_out != nullptr) wire_out += row_bytes_out;
+    if (values_row != nullptr) values_row += value_offset(row_values_);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Codec> make_rows_codec(const PlainSpec& spec, std::unique_ptr<const Codec> row) {
+  return std::make_unique<RowsCodec>(spec, std::move(row));
+}
+
+}  // namespace tersum

@@ -1,0 +1,34 @@
+// Which values of a slice may share a scale: what a codec's bound and its rule for NaN are about.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "codec/codec.h"
+
+namespace tersum {
+
+struct BlockPlace {
+  size_t begin = 0;
+  size_t end = 0;
+};
+
+// Blocks, within rows where there are rows. Empty blocks: none.
+inline std::vector<BlockPlace> block_places(const Codec& codec, size_t count) {
+  const std::vector<std::string>& modifiers = codec.spec().modifiers;
+  const bool has_rows = !modifiers.empty() && modifiers.front().starts_with("rows:");
+  const size_t row = has_rows ? codec.block() : std::max<size_t>(count, 1);
+  const size_t block = std::max<size_t>(codec.spec().block, 1);
+  std::vector<BlockPlace> places;
+  for (size_t begin = 0; begin < count;) {
+    const size_t row_end = std::min(count, begin / row * row + row);
+    const size_t end = std::min(row_end, begin + block);
+    places.push_back({begin, end});
+    begin = end;
+  }
+  return places;
+}
+
+}  // namespace tersum
