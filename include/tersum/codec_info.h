@@ -28,7 +28,9 @@ std::vector<std::string> known_codecs();
 struct CodecInfo {
   std::string spec;  // of the codec that serves them: "exact" where the one asked for cannot
   DataType value_type = DataType::kFloat32;
-  uint32_t block = 1;  // values that share a scale; 1 for formats without blocks
+  // Values that share a scale; 1 for formats without blocks. With +adaptive they are 32 to 1,024,
+  // and this the number that makes as many blocks.
+  uint32_t block = 1;
   bool lossless = true;
   double wire_bits = 32;  // per value, scales included, for whole blocks
 };

@@ -122,11 +122,14 @@ class LearningSum:
         return Outcome(total.reshape(-1), wire_bytes, ranks * count)
 
 
+BY_ENGINE = ("+flatten", "+sparse", "+rows", "+mixed", "+adaptive")
+
+
 def simulator(spec: str, site: CapturedSite, groups: RankGroups) -> SumSimulator:
     """A new one for the calls of ``site``."""
-    # With +sparse a finished sum has another format than contributions, and chunks begin at rows;
-    # the engine knows.
-    by_engine = any(modifier in spec for modifier in ("+flatten", "+sparse", "+rows"))
+    # With +sparse a finished sum has another format than contributions; chunks begin at rows, and
+    # layouts look at whole slices. The engine knows.
+    by_engine = any(modifier in spec for modifier in BY_ENGINE)
     return LearningSum(spec, site, groups) if by_engine else StatelessSum(spec)
 
 

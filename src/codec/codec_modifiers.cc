@@ -74,6 +74,36 @@ std::string_view refuse_hadamard(const FormatRow& row, const PlainSpec& spec) {
   return refuse_without_blocks(row, spec);
 }
 
+bool set_mixed(std::string_view parameter, PlainSpec& spec) {
+  spec.mixed = true;
+  return parameter.empty();
+}
+bool is_mixed_set(const PlainSpec& spec) { return spec.mixed; }
+std::string write_mixed(const PlainSpec& /*spec*/) { return "mixed"; }
+std::string_view refuse_mixed(const FormatRow& row, const PlainSpec& spec) {
+  const bool has_neighbours = row.name.size() == 4 && row.name.starts_with("int") &&
+                              row.name >= "int3" && row.name <= "int7";
+  if (!has_neighbours) return "only int3 to int7 have formats of one bit more and of one less";
+  return spec.adaptive ? "mixed pairs blocks of one size, and adaptive makes different ones" : "";
+}
+
+bool set_adaptive(std::string_view parameter, PlainSpec& spec) {
+  spec.adaptive = true;
+  return parameter.empty();
+}
+bool is_adaptive_set(const PlainSpec& spec) { return spec.adaptive; }
+std::string write_adaptive(const PlainSpec& /*spec*/) { return "adaptive"; }
+std::string_view refuse_adaptive(const FormatRow& row, const PlainSpec& spec) {
+  if (row.block_min == row.block_max) return "the format has blocks of one size only";
+  if (row.name == "int1") return "the scales of int1 are means, which say nothing about outliers";
+  if (row.name == "five") return "the codes of five come in groups of 96, which cut small blocks";
+  if (spec.transforms()) return "a rotation spreads over its block what small blocks would confine";
+  const bool has_choice = spec.block > row.block_min && spec.block < row.block_max;
+  return has_choice ? ""
+                    : "blocks are shared out that are neither the smallest nor the largest; "
+                      "write 64, 128, 256 or 512";
+}
+
 bool set_floor(std::string_view parameter, PlainSpec& spec) {
   spec.floor = true;
   return parameter.empty();
@@ -102,6 +132,9 @@ constexpr std::array kModifiers = {
                 refuse_without_blocks},
     ModifierRow{"hadamard", "hadamard", set_hadamard, is_hadamard_set, write_hadamard,
                 refuse_hadamard},
+    ModifierRow{"mixed", "mixed", set_mixed, is_mixed_set, write_mixed, refuse_mixed},
+    ModifierRow{"adaptive", "adaptive", set_adaptive, is_adaptive_set, write_adaptive,
+                refuse_adaptive},
     ModifierRow{"floor", "floor", set_floor, is_floor_set, write_floor, refuse_without_powers},
     ModifierRow{"hops", "hops", set_hops, is_hops_set, write_hops, refuse_without_powers},
 };

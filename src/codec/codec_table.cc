@@ -1,13 +1,17 @@
 #include "codec/codec_table.h"
 
+#include <array>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
+#include <string>
 #include <utility>
 
 #include "base/check.h"
+#include "codec/adaptive_codec.h"
 #include "codec/codec_spec.h"
+#include "codec/mixed_codec.h"
 #include "codec/rows_codec.h"
 #include "codec/sparse_codec.h"
 #include "codec/value_kind.h"
@@ -24,6 +28,47 @@ PlainSpec served_spec(const PlainSpec& spec, DataType type, ReduceOp op) {
   return spec;
 }
 
+std::unique_ptr<const Codec> make_base(const PlainSpec& spec, DataType type) {
+  return format_rows()[spec.format].make(spec, type);
+}
+
+// The row of the integers with one bit more or less; `format` is that of one.
+uint8_t integer_beside(uint8_t format, int more) {
+  std::string name(format_rows()[format].name);
+  name.back() = static_cast<char>(name.back() + more);
+  const auto rows = format_rows();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].name == name) return static_cast<uint8_t>(i);
+  }
+  TERSUM_CHECK(false);
+  return 0;
+}
+
+std::unique_ptr<const Codec> make_mixed(const PlainSpec& spec, DataType type) {
+  PlainSpec same = spec;
+  same.mixed = false;
+  PlainSpec more = same;
+  more.format = integer_beside(spec.format, 1);
+  PlainSpec less = same;
+  less.format = integer_beside(spec.format, -1);
+  return make_mixed_codec(spec,
+                          {make_base(same, DataType::kFloat32), make_base(more, DataType::kFloat32),
+                           make_base(less, DataType::kFloat32)},
+                          type);
+}
+
+std::unique_ptr<const Codec> make_adaptive(const PlainSpec& spec, DataType type) {
+  std::array<std::unique_ptr<const Codec>, kAdaptiveSizes> by_size;
+  PlainSpec inner = spec;
+  inner.adaptive = false;
+  inner.block = kAdaptiveLeast;
+  for (std::unique_ptr<const Codec>& codec : by_size) {
+    codec = make_base(inner, DataType::kFloat32);
+    inner.block *= 2;
+  }
+  return make_adaptive_codec(spec, std::move(by_size), type);
+}
+
 // Modifiers from the outside in: each wraps the codec of what is left of the spec.
 // NOLINTNEXTLINE(misc-no-recursion): one step for each modifier.
 std::unique_ptr<const Codec> make_codec(const PlainSpec& spec, DataType type) {
@@ -36,7 +81,9 @@ std::unique_ptr<const Codec> make_codec(const PlainSpec& spec, DataType type) {
     inner.sparse = 0;
     return make_sparse_codec(spec, make_codec(inner, DataType::kFloat32), type);
   }
-  return format_rows()[spec.format].make(spec, type);
+  if (spec.mixed) return make_mixed(spec, type);
+  if (spec.adaptive) return make_adaptive(spec, type);
+  return make_base(spec, type);
 }
 
 // Codecs are made at their first use and kept for ever. Any thread.

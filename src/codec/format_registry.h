@@ -21,6 +21,8 @@ struct PlainSpec {
   bool flatten = false;   // known channels divided by their size, then as with hadamard
   bool hadamard = false;  // a Hadamard transform of each block before the base format
   uint16_t sparse = 0;    // outliers sent beside the rest, in kSparseWhole-ths of the values
+  bool mixed = false;     // blocks of one bit more and of one less
+  bool adaptive = false;  // as many blocks, of different sizes
   uint32_t rows = 0;      // values of a row that is coded as a slice of its own; 0: none
 
   bool floor = false;  // scales by the floor rule of OCP MX instead of rounded up

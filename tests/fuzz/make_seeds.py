@@ -25,6 +25,8 @@ FLOAT32, BFLOAT16, FLOAT16, INT32 = 0, 1, 2, 10
 #: Of the byte that chooses block and modifiers.
 HADAMARD = 8
 ROWS = 4 << 5
+#: The latter in blocks of 64.
+LAYOUTS = [("+mixed", 1 << 5), ("+adaptive", 2 << 5 | 1)]
 WITH_OTHERS = ("int8", "five", "nvfp4")
 SUM = 1
 LARGEST = struct.unpack("<f", bytes.fromhex("ffff7f7f"))[0]
@@ -47,8 +49,11 @@ def main() -> None:
         stem = format.name.replace(":", "_")
         cases = [("mixed", "", mixed, 0), ("huge", "+hadamard", huge, HADAMARD)]
         cases += [("rows", "+rows:37", mixed * 3, ROWS)] if format.name in WITH_OTHERS else []
+        for modifier, others in LAYOUTS if format.name == "int4" else ():
+            cases.append((f"with_{modifier[1:]}", modifier, mixed * 9, others))
         for name, modifier, data, others in cases:
-            wire = encode(f"{format.name}/{least}{modifier}", "float32", data)
+            block = least << (others & 7)
+            wire = encode(f"{format.name}/{block}{modifier}", "float32", data)
             values = struct.pack(f"<{len(data)}f", *data)
             choice = [others]
             made = seed(row, choice, FLOAT32, len(data), wire, values)

@@ -31,6 +31,7 @@ COUNT = 1 << 15
 SEED = 20260
 MODIFIERS = ("", "+hadamard", "+sparse:0.5%")
 SPECS = [f"{format.name}{modifier}" for format in ALL for modifier in MODIFIERS]
+SPECS += ["int3+mixed", "int4+mixed", "int6+hadamard+mixed", "int4/64+adaptive", "nf4/128+adaptive"]
 #: How far the simulation may be off.
 WITHIN = {"normal": 0.03, "grad": 0.06, "act": 0.12}
 
@@ -283,3 +284,49 @@ def test_rows_that_are_no_multiple_of_a_block_share_none() -> None:
     data = rows.astype(np.float32)[None]
     assert worst_row(coded("int8/128", data.reshape(-1)), data) > 0.5, f"seed {SEED}"
     assert worst_row(coded("int8/128+rows:96", data.reshape(-1)), data) <= 0.02, f"seed {SEED}"
+
+
+@pytest.mark.parametrize("kind", ["normal", "grad", "act", "spikes", "segments"])
+def test_mixed_bits_never_cost_anything(run_group: Run, kind: str) -> None:
+    """Section 3, SliM-LLM, G = 128: one quantization never above 1.0x, AllReduce <= 1.02x, and
+    <= 0.5x on segmented data."""
+    for base, on_segments in (("int4/128", 0.5), ("int6/128", 0.51)):
+        mixed = f"{base}+mixed"
+        assert once(mixed, kind) <= once(base, kind), f"{base}, seed {SEED}"
+        ratio = group_error(run_group, mixed, kind, "two_step") / group_error(
+            run_group, base, kind, "two_step"
+        )
+        most = on_segments if kind == "segments" else 1.02
+        assert ratio <= most, f"{base}, seed {SEED}"
+
+
+def test_mixed_bits_cost_their_map() -> None:
+    """Section 3, SliM-LLM: 2 bits of map a block; the length is that of every array."""
+    assert codec_info("int4/128+mixed").wire_bits == pytest.approx(4 + (16 + 2) / 128)
+    for kind in ("normal", "segments"):
+        values = data_of(kind, 1, 1 << 18)[0]
+        expected = tersum.codecs.codec_wire_bytes("int4/128+mixed", values.size)
+        assert len(encode_payload(values, "int4/128+mixed")) == expected
+
+
+#: What is alike over whole blocks or has few outliers fits the budget of int4/128; a size for each
+#: value, or the spikes of eight ranks in one sum, want more blocks.
+ADAPTIVE = {
+    "normal": "int4/128+adaptive",
+    "act": "int4/128+adaptive",
+    "spikes": "int4/64+adaptive",
+    "segments": "int4/128+adaptive",
+    "grad": "int4/64+adaptive",
+}
+
+
+@pytest.mark.parametrize("kind", ADAPTIVE)
+def test_adaptive_blocks_are_nearly_as_good_as_small_ones(run_group: Run, kind: str) -> None:
+    """Section 3, FineQuant: within 1.25x of block 32's error everywhere, <= 4.15 bits on N(0,1)."""
+    spec = ADAPTIVE[kind]
+    assert once(spec, kind) <= 1.25 * once("int4/32", kind), f"seed {SEED}"
+    ratio = group_error(run_group, spec, kind, "two_step") / group_error(
+        run_group, "int4/32", kind, "two_step"
+    )
+    assert ratio <= 1.25, f"seed {SEED}"
+    assert codec_info("int4/128+adaptive").wire_bits <= 4.15

@@ -15,6 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import block_rotation
+from block_layouts import format_of, layout_bytes, layout_sections, pieces, plain_bytes
 from code_packing import ceil_div, code_bytes, unpack_codes
 from float_rounding import bfloat16, float32, round_to
 from format_table import E4M3, Format, Spec, parse_spec, rows_of
@@ -44,7 +45,7 @@ def payload_bytes(spec: Spec, dtype: str, count: int) -> int:
     if spec.format is None:
         return count * (ITEM_BYTES[dtype] if spec.base == "exact" else 2)
     return sum(
-        section_bytes(row, spec.format, in_section)
+        section_bytes(row, in_section)
         for row, values in rows_of(spec, count)
         for in_section in section_counts(row, len(values))
     )
@@ -57,11 +58,16 @@ def section_counts(spec: Spec, count: int) -> list[int]:
     return [count] if count > 0 else []
 
 
-def section_bytes(spec: Spec, format: Format, count: int) -> int:
+def section_bytes(spec: Spec, count: int) -> int:
     """Of a section: its outliers and its blocks."""
-    scales = ceil_div(count, spec.block) * format.scale_bytes
-    blocks = slice_scale_bytes(format) + scales + code_bytes(format, count)
-    return blocks + ENTRY.size * outlier_count(count, spec.sparse)
+    return dense_bytes(spec, count) + ENTRY.size * outlier_count(count, spec.sparse)
+
+
+def dense_bytes(spec: Spec, count: int) -> int:
+    """Of blocks, however they are laid out."""
+    if spec.mixed or spec.adaptive:
+        return sum(layout_bytes(spec, len(section)) for section in layout_sections(count))
+    return plain_bytes(spec, count)
 
 
 def number_or_nan(value: float, refuses_sign: bool) -> float:
@@ -110,16 +116,33 @@ def decode_blocks(
     return [round_to(dtype, value) for value in values]
 
 
+def decode_dense(spec: Spec, format: Format, dtype: str, count: int, payload: bytes) -> list[float]:
+    """The values of a slice without outliers, however its blocks are laid out."""
+    if not (spec.mixed or spec.adaptive):
+        return decode_blocks(spec, format, dtype, count, payload)
+    values: list[float] = []
+    for section in layout_sections(count):
+        size = layout_bytes(spec, len(section))
+        blocks = pieces(spec, len(section), payload[:size])
+        if blocks is None:
+            values += [math.nan] * len(section)
+        for piece, places, part in blocks or []:
+            block = payload[part.start : part.stop]
+            values += decode_blocks(piece, format_of(piece), "float32", len(places), block)
+        payload = payload[size:]
+    return [round_to(dtype, value) for value in block_rotation.limited(values, dtype)]
+
+
 def decode_sections(
     spec: Spec, format: Format, dtype: str, count: int, payload: bytes
 ) -> list[float]:
     """The values of a slice with +sparse."""
     values: list[float] = []
     for in_section in section_counts(spec, count):
-        size = section_bytes(spec, format, in_section)
+        size = section_bytes(spec, in_section)
         section, payload = payload[:size], payload[size:]
         entries = ENTRY.size * outlier_count(in_section, spec.sparse)
-        decoded = decode_blocks(spec, format, "float32", in_section, section[entries:])
+        decoded = decode_dense(spec, format, "float32", in_section, section[entries:])
         values += add_entries(section[:entries], decoded, dtype)
     return [round_to(dtype, value) for value in values]
 
@@ -134,7 +157,7 @@ def decode(text: str, dtype: str, count: int, payload: bytes) -> list[Number]:
         values: list[Number] = []
         for row, places in rows_of(spec, count):
             size = payload_bytes(row, dtype, len(places))
-            decode_row = decode_sections if row.sparse else decode_blocks
+            decode_row = decode_sections if row.sparse else decode_dense
             values += decode_row(row, spec.format, dtype, len(places), payload[:size])
             payload = payload[size:]
         return values

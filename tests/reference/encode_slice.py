@@ -13,7 +13,19 @@ from fractions import Fraction
 from itertools import pairwise
 
 import block_rotation
+from block_layouts import (
+    block_ranges,
+    changed,
+    choose_cuts,
+    choose_map,
+    cut_bits,
+    format_of,
+    layout_sections,
+    pack_bits,
+    pieces,
+)
 from code_packing import pack_codes
+from decode_slice import decode_blocks
 from float_rounding import LARGEST_BITS, bfloat16, bits_of, float32, float_of, round_to
 from format_table import E4M3, Format, Spec, parse_spec, rows_of
 from sparse_sections import sections, split
@@ -190,12 +202,52 @@ def transformed(spec: Spec, dtype: str, values: list[float]) -> tuple[list[float
     return out, lost
 
 
+def squared_error(spec: Spec, values: list[float]) -> float:
+    """Of coding a block by itself; 0 where something is not finite."""
+    payload = encode_blocks(spec, format_of(spec), "float32", values)
+    decoded = decode_blocks(spec, format_of(spec), "float32", len(values), payload)
+    total = 0.0
+    for x, y in zip(values, decoded, strict=True):
+        total += (x - y) * (x - y)
+    return total if math.isfinite(total) else 0.0
+
+
+def encode_layout(spec: Spec, values: list[float]) -> bytes:
+    """A section of +mixed or +adaptive."""
+    if spec.mixed:
+        blocks = block_ranges(spec, len(values))
+        whole = [[values[i] for i in block] for block in blocks if len(block) == spec.block]
+        ways = [changed(spec, change) for change in (0, 1, 2)]
+        errors = [[squared_error(way, block) for way in ways] for block in whole]
+        changes = choose_map(errors) + [0] * (len(blocks) - len(whole))
+        out = pack_bits(changes, 2)
+    else:
+        out = cut_bits(spec, len(values), choose_cuts(spec, values))
+    found = pieces(spec, len(values), out)
+    assert found is not None
+    for piece, places, _ in found:
+        block = [values[i] for i in places]
+        out += encode_blocks(piece, format_of(piece), "float32", block)
+    return out
+
+
+def encode_dense(spec: Spec, format: Format, dtype: str, values: list[float]) -> bytes:
+    """The payload of a slice without outliers."""
+    if not (spec.mixed or spec.adaptive):
+        return encode_blocks(spec, format, dtype, values)
+    largest = largest_of(dtype)
+    known = [x if abs(x) <= largest else math.nan for x in values]
+    return b"".join(
+        encode_layout(spec, [known[i] for i in section]) for section in layout_sections(len(values))
+    )
+
+
 def encode_sections(spec: Spec, format: Format, dtype: str, values: list[float]) -> bytes:
     """The payload of a slice with +sparse."""
     out = b""
     for section in sections(len(values)):
         entries, left = split([values[i] for i in section], spec.sparse, dtype)
-        out += entries + encode_blocks(spec, format, "float32", left)
+        out += entries + encode_dense(spec, format, "float32", left)
     return out
 
 
@@ -204,7 +256,7 @@ def encode(text: str, dtype: str, values: list[float]) -> bytes:
     spec = parse_spec(text)
     if spec.format is None:
         return struct.pack(f"<{len(values)}H", *(bf16_bits(x, dtype) for x in values))
-    encode_row = encode_sections if spec.sparse else encode_blocks
+    encode_row = encode_sections if spec.sparse else encode_dense
     return b"".join(
         encode_row(row, spec.format, dtype, [values[i] for i in places])
         for row, places in rows_of(spec, len(values))

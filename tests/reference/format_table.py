@@ -119,6 +119,8 @@ class Spec:
     hadamard: bool
     sparse: int = 0  #: P of +sparse in hundredths of a percent; 0 without
     rows: int = 0  #: N of +rows; 0 without
+    mixed: bool = False
+    adaptive: bool = False
 
 
 def parse_spec(text: str) -> Spec:
@@ -139,10 +141,12 @@ def parse_spec(text: str) -> Spec:
     if modifiers and modifiers[-1] == "floor":
         modifiers.pop()
         format = replace(format, scale="e8m0 floor")
+    layouts = {name: name in modifiers for name in ("mixed", "adaptive")}
+    modifiers = [name for name in modifiers if name not in layouts]
     if modifiers not in ([], ["hadamard"]):
         raise ValueError(f"unknown modifiers {modifiers}")
     values = int(block) if block else format.default_block
-    return Spec(base, format, values, bool(modifiers), sparse, rows)
+    return Spec(base, format, values, bool(modifiers), sparse, rows, **layouts)
 
 
 def rows_of(spec: Spec, count: int) -> Iterator[tuple[Spec, range]]:

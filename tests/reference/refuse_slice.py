@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from block_layouts import format_of, layout_bytes, layout_sections, pieces
 from code_packing import ceil_div, code_bytes, unpack_codes
 from decode_slice import (
     payload_bytes,
@@ -62,8 +63,8 @@ def refused_value(spec: Spec, format: Format, dtype: str, count: int, payload: b
 
 
 def why_refused(text: str, dtype: str, count: int, payload: bytes) -> str | None:
-    """ "bytes:N" where N are needed, "slice", "block:K", "value:K" or "outlier:K"; None for what is
-    accepted. K counts from the start of a row or section."""
+    """ "bytes:N" where N are needed, "slice", "block:K", "value:K", "outlier:K" or "section:K"; K
+    is counted from the start of a row or section. None for what is accepted."""
     spec = parse_spec(text)
     expected = payload_bytes(spec, dtype, count)
     if len(payload) != expected:
@@ -82,16 +83,33 @@ def why_refused(text: str, dtype: str, count: int, payload: bytes) -> str | None
 def refused_row(spec: Spec, format: Format, dtype: str, count: int, payload: bytes) -> str | None:
     """Of a payload without +rows."""
     if not spec.sparse:
-        return refused_blocks(spec, format, dtype, count, payload)
+        return refused_dense(spec, format, dtype, count, payload)
     for in_section in section_counts(spec, count):
-        size = section_bytes(spec, format, in_section)
+        size = section_bytes(spec, in_section)
         entries = ENTRY.size * outlier_count(in_section, spec.sparse)
         refused = refused_entry(payload[:entries], in_section, dtype)
-        refused = refused or refused_blocks(
+        refused = refused or refused_dense(
             spec, format, "float32", in_section, payload[entries:size]
         )
         if refused:
             return refused
+        payload = payload[size:]
+    return None
+
+
+def refused_dense(spec: Spec, format: Format, dtype: str, count: int, payload: bytes) -> str | None:
+    """Of a payload without outliers, however its blocks are laid out."""
+    if not (spec.mixed or spec.adaptive):
+        return refused_blocks(spec, format, dtype, count, payload)
+    for number, section in enumerate(layout_sections(count)):
+        size = layout_bytes(spec, len(section))
+        blocks = pieces(spec, len(section), payload[:size])
+        if blocks is None:
+            return f"section:{number}"
+        for block, (piece, places, part) in enumerate(blocks):
+            of_block = payload[part.start : part.stop]
+            if refused_blocks(piece, format_of(piece), "float32", len(places), of_block):
+                return f"block:{block}"
         payload = payload[size:]
     return None
 

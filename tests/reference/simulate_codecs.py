@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+from block_layouts import SECTION as LAYOUT_SECTION
+from block_layouts import choose_cuts, choose_map
 from block_rotation import signs
 from format_table import Format, parse_spec
 from sparse_sections import SECTION, outlier_count
@@ -21,13 +23,16 @@ OUTLIERS = (5, 1030, 2222, 4001)
 def make_data(kind: str, ranks: int, count: int, seed: int) -> npt.NDArray[np.float32]:
     """``normal``; ``grad``: a log-normal(1.5) magnitude per element, shared by the ranks; ``act``:
     four channels of 4,096 a hundred times as large; ``identical``: the same on all ranks;
-    ``spikes``: 0.1 % of the places, others on each rank, a hundred times as large."""
+    ``spikes``: 0.1 % of the places, others on each rank, a hundred times as large; ``segments``: as
+    ``grad``, a magnitude to 256 values."""
     random = np.random.default_rng(seed)
     if kind == "identical":
         return np.repeat(random.standard_normal((1, count)), ranks, 0).astype(np.float32)
     data = random.standard_normal((ranks, count))
     if kind == "grad":
         data *= np.exp(1.5 * random.standard_normal(count))
+    if kind == "segments":
+        data *= np.repeat(np.exp(1.5 * random.standard_normal(count // 256)), 256)
     if kind == "act":
         data[:, np.isin(np.arange(count) % CHANNELS, OUTLIERS)] *= 100
     if kind == "spikes":
@@ -87,6 +92,47 @@ def quantize_sparse(spec: str, values: npt.NDArray[np.floating]) -> Array:
     return np.concatenate(out)
 
 
+def without(spec: str, modifier: str) -> str:
+    """The spec less one of its modifiers."""
+    return spec.replace(f"+{modifier}", "")
+
+
+def in_sections(values: npt.NDArray[np.floating]) -> list[Array]:
+    """Those of +mixed and +adaptive."""
+    cuts = range(LAYOUT_SECTION, values.size, LAYOUT_SECTION)
+    return np.split(values.astype(np.float64), cuts)
+
+
+def quantize_mixed(spec: str, values: npt.NDArray[np.floating]) -> Array:
+    """With +mixed: a bit more where it gains most, one less where it loses least, in pairs."""
+    parsed = parse_spec(spec)
+    assert parsed.format is not None
+    bits, block = parsed.format.bits, parsed.block
+    turn = "+hadamard" if parsed.hadamard else ""
+    ways = [f"int{bits + more}/{block}{turn}" for more in (0, 1, -1)]
+    out = []
+    for section in in_sections(values):
+        coded = [quantize(way, section).reshape(-1, block) for way in ways]
+        errors = [((way - section.reshape(-1, block)) ** 2).sum(1) for way in coded]
+        changes = np.array(choose_map(np.stack(errors, 1).tolist()))
+        out.append(np.choose(changes[:, None], coded).reshape(-1))
+    return np.concatenate(out)
+
+
+def quantize_adaptive(spec: str, values: npt.NDArray[np.floating]) -> Array:
+    """With +adaptive: each block in its own size."""
+    parsed = parse_spec(spec)
+    head, *others = without(spec, "adaptive").split("+")
+    out = []
+    for section in in_sections(values):
+        begin = 0
+        for size in choose_cuts(parsed, section.tolist()):
+            block = "+".join([f"{head.partition('/')[0]}/{size}", *others])
+            out.append(quantize(block, section[begin : begin + size]))
+            begin += size
+    return np.concatenate(out)
+
+
 def with_sparse(spec: str, hundredths: int) -> str:
     """The spec with another P, or without the modifier."""
     base, *modifiers = spec.split("+")
@@ -106,6 +152,10 @@ def quantize(spec: str, values: npt.NDArray[np.floating]) -> Array:
     parsed = parse_spec(spec)
     if parsed.sparse:
         return quantize_sparse(spec, values)
+    if parsed.mixed:
+        return quantize_mixed(spec, values)
+    if parsed.adaptive:
+        return quantize_adaptive(spec, values)
     format = parsed.format
     assert format is not None
     blocks = values.astype(np.float64).reshape(-1, parsed.block)

@@ -201,6 +201,38 @@ def rows_cases() -> list[tuple[str, str, str, list[Number]]]:
     return cases
 
 
+def layout_cases() -> list[tuple[str, str, str, list[Number]]]:
+    """The modifiers +mixed and +adaptive."""
+    steps: list[Number] = [x * 4.0 ** (i // 64 % 5 - 2) for i, x in enumerate(normal(1200))]
+    lone: list[Number] = [x * (1000 if i % 301 == 7 else 1) for i, x in enumerate(normal(1200))]
+    lost: list[Number] = [*normal(140), math.nan, *normal(180), math.inf, *normal(64), 5.0]
+    huge: list[Number] = [FLOAT32_MAX, -FLOAT32_MAX, 2.0**127, *normal(200, 1e38 / 4)]
+    cases: list[tuple[str, str, str, list[Number]]] = []
+    mixed = ("int3/32+mixed", "int4/64+mixed", "int6/32+hadamard+mixed", "int4/32+sparse:2%+mixed")
+    adaptive = ("int4/64+adaptive", "int5/128+adaptive", "fp8e4m3/64+sparse:2%+adaptive")
+    for spec in mixed + adaptive:
+        cases += [
+            ("steps", spec, "float32", steps),
+            ("lone", spec, "bfloat16", lone),
+            ("lost_blocks", spec, "float32", lost),
+            ("lost_blocks", spec, "float16", lost),
+            ("huge", spec, "float32", huge),
+            ("float16_edges", spec, "float16", [65504.0, -65504.0, *normal(300, 2.0**-12)]),
+            ("zeros", spec, "float32", [0.0, -0.0] * 100),
+            ("denormal", spec, "float32", normal(150, 2.0**-133)),
+            ("short_1", spec, "float32", normal(1)),
+            ("short_37", spec, "float32", normal(37)),
+            ("empty", spec, "float32", []),
+        ]
+    cases += [("steps", f"int{bits}/32+mixed", "float32", steps[:230]) for bits in (4, 5, 6, 7)]
+    blocks = ("int8/512", "int2/64", "nf4/256", "fp8e5m2/64", "int7/128", "int3/64", "int6/128")
+    cases += [("steps", f"{spec}+adaptive", "float32", steps[:800]) for spec in blocks]
+    cases += [
+        ("rows", f"int4/64+rows:200+{way}", "float32", steps) for way in ("mixed", "adaptive")
+    ]
+    return cases
+
+
 def exact_cases() -> list[tuple[str, str, str, list[Number]]]:
     """Values that travel as they are."""
     floats: list[Number] = [1.5, -0.0, math.inf, -2.25]
@@ -221,7 +253,9 @@ def main() -> None:
         for format in ALL:
             if modifier or format.name not in ("int8", "int4"):
                 cases += format_cases(format, modifier)
-    for name, spec, dtype, values in cases + sparse_cases() + rows_cases() + exact_cases():
+    for name, spec, dtype, values in (
+        cases + sparse_cases() + rows_cases() + layout_cases() + exact_cases()
+    ):
         array = pack(dtype, values)
         # What the type rounds away is gone before a codec sees it.
         payload = array if spec == "exact" else encode(spec, dtype, unpack(dtype, array))

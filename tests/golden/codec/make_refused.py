@@ -2,7 +2,8 @@
 
 One case per line: name, spec, dtype, count, the payload in hexadecimal ("-" where it is empty), and
 what is wrong: "bytes:N" (so many it should have), "slice" (its scale), "block:K" (its scale),
-"value:K" (its code, or that it is beyond the value type), "outlier:K" (of +sparse).
+"value:K" (its code, or that it is beyond the value type), "outlier:K" (of +sparse), "section:K"
+(its map or cuts).
 """
 
 from __future__ import annotations
@@ -188,6 +189,38 @@ def rows_lines() -> list[str]:
     return lines
 
 
+def layout_lines() -> list[str]:
+    """Maps of +mixed and cuts of +adaptive that no encoder writes, and what is wrong in a block."""
+    count = 330
+    values = [(1.0 + i % 7) * 4.0 ** (i // 64 % 3) for i in range(count)]
+    changes = {
+        # 11 blocks, the last of 10 values: 3 bytes of map, 2 bits a block, then 18 bytes each.
+        "int4/32+mixed": [
+            ("wider_alone", 0, b"\x01\x00\x00", "section:0"),
+            ("narrower_alone", 0, b"\x00\x80\x00", "section:0"),
+            ("no_change", 0, b"\x03\x00\x00", "section:0"),
+            ("short_block_changed", 0, b"\x01\x00\x20", "section:0"),
+            ("infinite_scale", 3, b"\x80\x7f", "block:0"),
+        ],
+        # At most 6 blocks in 12 bits.
+        "int4/64+adaptive": [
+            ("too_few", 0, b"\x00\x00", "section:0"),
+            ("too_many", 0, b"\xff\xff", "section:0"),
+            ("infinite_scale", 2, b"\x80\x7f", "block:0"),
+        ],
+    }
+    lines = []
+    for spec, cases in changes.items():
+        whole = encode(spec, "float32", values)
+        for name, at, pattern, where in cases:
+            payload = bytearray(whole)
+            payload[at : at + len(pattern)] = pattern
+            lines.append(f"{name} {spec} float32 {count} {payload.hex()} {where}")
+        for name, cut in (("cut_in_layout", whole[:1]), ("cut_by_1", whole[:-1])):
+            lines.append(f"{name} {spec} float32 {count} {cut.hex()} bytes:{len(whole)}")
+    return lines
+
+
 def main() -> None:
     """Writes the file."""
     lines = []
@@ -209,6 +242,7 @@ def main() -> None:
             lines.append(f"length_{length} {spec} {dtype} 3 {zeros} bytes:{expected}")
     lines += sparse_lines()
     lines += rows_lines()
+    lines += layout_lines()
     lines.append("one_byte_of_none int6/32 float32 0 00 bytes:0")
     (HERE / "refused.txt").write_text("\n".join(lines) + "\n")
 

@@ -31,6 +31,10 @@ TEST(CodecSpec, NormalForms) {
         {"nf4", "nf4/64"},
         {"nf4+sparse:0.20%", "nf4/64+sparse:0.2%"},
         {"int8+hadamard+sparse:1%+rows:4096", "int8/128+rows:4096+sparse:1%+hadamard"},
+        {"int4+mixed", "int4/128+mixed"},
+        {"int3+mixed+hadamard+sparse:1%", "int3/32+sparse:1%+hadamard+mixed"},
+        {"int4+adaptive", "int4/128+adaptive"},
+        {"nf4+adaptive+rows:64", "nf4/64+rows:64+adaptive"},
         {"mxfp4+rows:2", "mxfp4/32+rows:2"},
         {"five+rows:65536", "five/32+rows:65536"},
         {"int4+hadamard+sparse:10%", "int4/128+sparse:10%+hadamard"},
@@ -92,6 +96,18 @@ TEST(CodecSpec, ErrorsNameWhatIsAllowed) {
     EXPECT_THAT(error_of(text), HasSubstr("N from 2 to 65536")) << text;
   }
   EXPECT_THAT(error_of("int4+rows:8+rows:8"), HasSubstr("stands twice"));
+  for (const char* text : {"int8+mixed", "int2+mixed", "nf4+mixed", "bf16+mixed", "mxint8+mixed"}) {
+    EXPECT_THAT(error_of(text), HasSubstr("only int3 to int7")) << text;
+  }
+  EXPECT_THAT(error_of("int4+mixed+adaptive"), HasSubstr("blocks of one size"));
+  EXPECT_THAT(error_of("int4+mixed:2"), HasSubstr("is written \"mixed\""));
+  EXPECT_THAT(error_of("mxfp4+adaptive"), HasSubstr("one size only"));
+  EXPECT_THAT(error_of("exact+adaptive"), HasSubstr("one size only"));
+  EXPECT_THAT(error_of("int1/64+adaptive"), HasSubstr("means"));
+  EXPECT_THAT(error_of("five/64+adaptive"), HasSubstr("groups of 96"));
+  EXPECT_THAT(error_of("int4+hadamard+adaptive"), HasSubstr("a rotation spreads"));
+  EXPECT_THAT(error_of("int4/32+adaptive"), HasSubstr("write 64, 128, 256 or 512"));
+  EXPECT_THAT(error_of("int4/1024+adaptive"), HasSubstr("write 64, 128, 256 or 512"));
   EXPECT_THAT(error_of("bf16+rows:8"), HasSubstr("no blocks"));
   EXPECT_THAT(error_of("int4+sparse:1%+sparse:2%"), HasSubstr("stands twice"));
   EXPECT_THAT(error_of("exact+sparse:1%"), HasSubstr("no blocks"));

@@ -33,8 +33,10 @@ std::string draw_spec() {
   const auto* const sparse =
       *rc::gen::element("", "", "", "+sparse:0.2%", "+sparse:3%", "+sparse:10%");
   const auto* const in_rows = *rc::gen::element("", "", "", "+rows:3", "+rows:70", "+rows:1500");
-  return std::string(row.name) + "/" + std::to_string(block) + in_rows + sparse +
-         (rotates ? "+hadamard" : "");
+  const std::string spec = std::string(row.name) + "/" + std::to_string(block) + in_rows + sparse +
+                           (rotates ? "+hadamard" : "");
+  const std::string laid_out = spec + *rc::gen::element("", "+mixed", "+adaptive");
+  return parse_codec_spec(laid_out).ok() ? laid_out : spec;
 }
 
 const Codec& codec_of(const std::string& spec, DataType type) {

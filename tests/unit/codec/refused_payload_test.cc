@@ -37,8 +37,10 @@ std::vector<std::string> all_specs() {
       if (row.rotates) specs.push_back(spec + "+hadamard");
       if (row.rotates) specs.push_back(spec + "+sparse:3%");
       if (row.rotates) specs.push_back(spec + "+rows:37");
+      if (parse_codec_spec(spec + "+mixed").ok()) specs.push_back(spec + "+mixed");
       if (row.block_min == row.block_max) break;
     }
+    if (parse_codec_spec(name + "/64+adaptive").ok()) specs.push_back(name + "/64+adaptive");
   }
   return specs;
 }

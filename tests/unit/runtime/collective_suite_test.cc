@@ -42,6 +42,8 @@ constexpr Shape kShapes[] = {
     {DataType::kFloat32, ReduceOp::kSum, "int4/128"},
     {DataType::kFloat32, ReduceOp::kSum, "int4/32+sparse:1%"},
     {DataType::kFloat32, ReduceOp::kSum, "int8/32+rows:200"},
+    {DataType::kFloat16, ReduceOp::kAverage, "int5/32+mixed"},
+    {DataType::kFloat32, ReduceOp::kSum, "int4/64+adaptive"},
     {DataType::kBFloat16, ReduceOp::kAverage, "int6/64+rows:1000+sparse:1%"},
     {DataType::kFloat16, ReduceOp::kAverage, "int8/64+sparse:10%+hadamard"},
     {DataType::kBFloat16, ReduceOp::kSum, "exact"},

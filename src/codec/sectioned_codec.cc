@@ -1,0 +1,157 @@
+#include "codec/sectioned_codec.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "base/check.h"
+#include "codec/combine_checks.h"
+#include "codec/kernels/element_kernels.h"
+#include "codec/value_kind.h"
+
+namespace tersum {
+
+// What a section is coded in. Tiles have the padding that kernels may touch.
+struct SectionMemory {
+  alignas(64) float values[kLayoutValues + kTilePad];
+  alignas(64) float term[kLayoutValues + kTilePad];
+};
+
+namespace {
+
+SectionMemory& section_memory() {
+  thread_local const std::unique_ptr<SectionMemory> memory(new SectionMemory);
+  return *memory;
+}
+
+SlicePlace place_in(const SlicePlace& slice, size_t first) {
+  SlicePlace place = slice;
+  place.first += first;
+  return place;
+}
+
+}  // namespace
+
+SectionedCodec::SectionedCodec(const PlainSpec& spec, DataType type)
+    : spec_(describe_spec(spec)),
+      type_(type),
+      kind_(value_kind(type)),
+      largest_(float_from_bits(overflow_bits_of(kind_) - 1)) {}
+
+size_t SectionedCodec::wire_bytes(size_t count) const {
+  const size_t whole = count / kLayoutValues;
+  const size_t rest = count % kLayoutValues;
+  return (whole > 0 ? whole * section_bytes(kLayoutValues) : 0) +
+         (rest > 0 ? section_bytes(rest) : 0);
+}
+
+void SectionedCodec::encode_loaded(SectionMemory& memory, size_t count, std::byte* wire,
+                                   const SlicePlace& place) const {
+  // What codes the section knows only what float32 cannot hold.
+  if (kind_ != ValueKind::kFloat32) {
+    const float most = largest_;
+    std::transform(memory.values, memory.values + count, memory.values, [=](float x) {
+      return std::abs(x) > most ? std::numeric_limits<float>::quiet_NaN() : x;
+    });
+  }
+  encode_section(memory.values, count, wire, place);
+}
+
+void SectionedCodec::encode(const void* values, size_t count, std::byte* wire,
+                            const SlicePlace& place) const {
+  SectionMemory& memory = section_memory();
+  for (size_t first = 0; first < count; first += kLayoutValues) {
+    const size_t here = std::min(kLayoutValues, count - first);
+    element_kernels().load(kind_, values, first, here, memory.values);
+    encode_loaded(memory, here, wire, place_in(place, first));
+    wire += section_bytes(here);
+  }
+}
+
+// The error of a code must not take a finite number beyond the value type.
+void SectionedCodec::store(SectionMemory& memory, size_t count, void* values, size_t first) const {
+  element_kernels().limit(largest_, count, memory.values);
+  element_kernels().store(kind_, memory.values, count, values, first);
+}
+
+void SectionedCodec::decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,
+                                 void* values, const SlicePlace& place) const {
+  TERSUM_CHECK(begin % block() == 0 && begin + part <= count);
+  TERSUM_CHECK(part % block() == 0 || begin + part == count);
+  SectionMemory& memory = section_memory();
+  for (size_t at = begin; at < begin + part;) {
+    const size_t within = at % kLayoutValues;
+    const size_t first = at - within;
+    const size_t here = std::min(kLayoutValues, count - first);
+    const size_t taken = std::min(here - within, begin + part - at);
+    const std::byte* const from =
+        wire + (first > 0 ? first / kLayoutValues * section_bytes(kLayoutValues) : 0);
+    decode_section(from, here, within, taken, memory.values, place_in(place, first));
+    store(memory, taken, values, at - begin);
+    at += taken;
+  }
+}
+
+Status SectionedCodec::check_wire(const std::byte* wire, size_t count) const {
+  for (size_t first = 0; first < count; first += kLayoutValues) {
+    const size_t here = std::min(kLayoutValues, count - first);
+    const Status section = check_section(wire, here);
+    if (!section.ok()) {
+      return invalid_argument("section " + std::to_string(first / kLayoutValues) +
+                              " of the slice: " + std::string(section.message()));
+    }
+    wire += section_bytes(here);
+  }
+  return {};
+}
+
+void SectionedCodec::sum_section(std::span<const std::byte* const> wires, const void* own,
+                                 size_t own_index, size_t first, size_t count,
+                                 const CombineFinish& finish, SectionMemory& memory,
+                                 const SlicePlace& place) const {
+  const size_t terms = wires.size() + (own == nullptr ? 0 : 1);
+  const size_t offset = first > 0 ? first / kLayoutValues * section_bytes(kLayoutValues) : 0;
+  size_t wire = 0;
+  for (size_t i = 0; i < terms; ++i) {
+    float* const to = i == 0 ? memory.values : memory.term;
+    if (own != nullptr && i == own_index) {
+      element_kernels().load(kind_, own, first, count, to);
+    } else {
+      decode_section(wires[wire++] + offset, count, 0, count, to, place);
+    }
+    if (i > 0) element_kernels().add(memory.term, count, memory.values);
+  }
+  element_kernels().finish({finish.op, finish.divisor}, count, memory.values);
+}
+
+void SectionedCodec::combine(std::span<const std::byte* const> wires, const void* own,
+                             size_t own_index, size_t count, const CombineFinish& finish,
+                             std::byte* wire_out, void* values_out, const SlicePlace& place) const {
+  TERSUM_CHECK(finish.op == ReduceOp::kSum || finish.op == ReduceOp::kAverage);
+  static_cast<void>(
+      checked_combine_args(wires, own, own_index, count, finish, wire_out, values_out));
+  SectionMemory& memory = section_memory();
+  for (size_t first = 0; first < count; first += kLayoutValues) {
+    const size_t here = std::min(kLayoutValues, count - first);
+    const SlicePlace section = place_in(place, first);
+    sum_section(wires, own, own_index, first, here, finish, memory, section);
+    if (wire_out == nullptr) {
+      element_kernels().store(kind_, memory.values, here, values_out, first);
+      continue;
+    }
+    encode_loaded(memory, here, wire_out, section);
+    if (values_out != nullptr) {
+      decode_section(wire_out, here, 0, here, memory.values, section);
+      store(memory, here, values_out, first);
+    }
+    wire_out += section_bytes(here);
+  }
+}
+
+double SectionedCodec::stored_error_bound(double absmax, double bound) const {
+  return bound + rounding_error(kind_, absmax + bound);
+}
+
+}  // namespace tersum

@@ -1,0 +1,201 @@
+// The modifiers +mixed and +adaptive: lengths that the data do not change, errors that they only
+// lower, and layouts that no encoder writes. element_codec_test, codec_bound_test and
+// decode_past_cache_test draw specs with them, too.
+#include "codec/sectioned_codec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
+
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "codec/kernels/block_cuts.h"
+#include "nasty_values.h"
+#include "tersum/codec_info.h"
+#include "tersum/codec_payload.h"
+
+namespace tersum {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+using testing::HasSubstr;
+
+const Codec& codec_of(const std::string& spec) {
+  return *find_codec(spec, DataType::kFloat32, ReduceOp::kSum).value();
+}
+
+std::vector<float> coded(const Codec& codec, const std::vector<float>& values) {
+  Bytes wire(codec.wire_bytes(values.size()));
+  codec.encode(values.data(), values.size(), wire.data());
+  std::vector<float> back(values.size());
+  codec.decode(wire.data(), back.size(), back.data());
+  return back;
+}
+
+double squared_error(const std::vector<float>& a, const std::vector<float>& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += std::pow(double{a[i]} - double{b[i]}, 2);
+  return sum;
+}
+
+RC_GTEST_PROP(MixedCodec, never_loses_more_than_its_format_alone, ()) {
+  const auto seed = *rc::gen::arbitrary<uint64_t>();
+  const auto count = *rc::gen::inRange<size_t>(1, 70'000);
+  const auto spec = *rc::gen::element<std::string>("int3/32", "int4/128", "int7/64",
+                                                   "int5/32+hadamard", "int4/1024");
+  RC_LOG() << spec << ", " << count << " values, seed " << seed << "\n";
+  const std::vector<float> values = nasty_floats(seed, count, 6);
+  const double plain = squared_error(values, coded(codec_of(spec), values));
+  const double mixed = squared_error(values, coded(codec_of(spec + "+mixed"), values));
+  RC_ASSERT(mixed <= plain * (1 + 1e-9));
+}
+
+TEST(MixedCodec, HasTheLengthOfItsFormatAndTheMap) {
+  const Codec& mixed = codec_of("int4/64+mixed");
+  const Codec& plain = codec_of("int4/64");
+  for (const size_t count : {0, 1, 63, 64, 65, 1000, 65'536}) {
+    const size_t blocks = (count + 63) / 64;
+    EXPECT_EQ(mixed.wire_bytes(count), plain.wire_bytes(count) + (blocks + 3) / 4) << count;
+  }
+  EXPECT_EQ(mixed.wire_bytes(65'536 + 1), mixed.wire_bytes(65'536) + mixed.wire_bytes(1));
+  EXPECT_DOUBLE_EQ(codec_info("int4/128+mixed")->wire_bits, 4 + 18.0 / 128);
+}
+
+TEST(MixedCodec, GivesTheBitsOfSmallBlocksToLargeOnes) {
+  // Half of the blocks are a thousand times as large: 5 bits there, 3 elsewhere.
+  std::mt19937_64 random(3);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(8192);
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = normal(random) * (i / 64 % 2 == 0 ? 1000.0F : 1.0F);
+  }
+  const double plain = squared_error(values, coded(codec_of("int4/64"), values));
+  const double wide = squared_error(values, coded(codec_of("int5/64"), values));
+  const double mixed = squared_error(values, coded(codec_of("int4/64+mixed"), values));
+  EXPECT_LT(mixed, 1.01 * wide);
+  EXPECT_LT(mixed, 0.25 * plain);
+}
+
+TEST(MixedCodec, MapsThatNoEncoderWritesGiveNaNAndAreRefused) {
+  const std::string spec = "int4/32+mixed";
+  const std::vector<float> values(100, 1.5F);  // 3 blocks and a short one: a byte of map
+  const Codec& codec = codec_of(spec);
+  Bytes wire(codec.wire_bytes(values.size()));
+  codec.encode(values.data(), values.size(), wire.data());
+  for (int map = 0; map < 256; ++map) {
+    wire[0] = static_cast<std::byte>(map);
+    int changes[4] = {};
+    for (int b = 0; b < 4; ++b) ++changes[map >> (2 * b) & 3];
+    const bool good = changes[1] == changes[2] && changes[3] == 0 && map < 64;
+    std::vector<float> out(values.size(), 7);
+    const Status status = decode_payload(spec, DataType::kFloat32, wire, out.size(), out.data());
+    if (good && map == 0) {
+      EXPECT_TRUE(status.ok()) << status.to_string();
+    }
+    if (good) continue;
+    EXPECT_THAT(status.message(), HasSubstr("section 0 of the slice: its map")) << map;
+    codec.decode(wire.data(), out.size(), out.data());
+    for (const float x : out) EXPECT_TRUE(std::isnan(x)) << map;
+  }
+}
+
+// Every cell in one block, blocks aligned and whole, as many as wanted, and back from the bits.
+RC_GTEST_PROP(BlockCuts, are_a_partition_and_come_back, ()) {
+  const auto seed = *rc::gen::arbitrary<uint64_t>();
+  const auto count = *rc::gen::oneOf(rc::gen::inRange<size_t>(1, 3000),
+                                     rc::gen::inRange<size_t>(1, kLayoutValues + 1));
+  const size_t all = (count + kCell - 1) / kCell;
+  const auto blocks = *rc::gen::inRange<size_t>(fewest_blocks(count), all + 1);
+  std::mt19937_64 random(seed);
+  std::vector<uint32_t> absmax(all);
+  for (uint32_t& bits : absmax) bits = static_cast<uint32_t>(random()) & 0x7fffffffU;
+  const auto scratch = std::make_unique<CutScratch>();
+  std::vector<uint8_t> cells(all);
+  choose_cuts(absmax.data(), count, blocks, *scratch, cells.data());
+  size_t found = 0;
+  for (size_t cell = 0; cell < all; ++found) {
+    const size_t size = cells[cell];
+    RC_ASSERT(size >= 1 && size <= kCellsInBlockMax && (size & (size - 1)) == 0);
+    RC_ASSERT(cell % size == 0);
+    RC_ASSERT(size == 1 || (cell + size) * kCell <= count);
+    for (size_t i = 1; i < size; ++i) RC_ASSERT(cells[cell + i] == 0);
+    cell += size;
+  }
+  RC_ASSERT(found == blocks);
+  std::vector<std::byte> bits((blocks + 3) / 4 + 1, std::byte{0xa5});
+  write_cuts(cells.data(), count, blocks, bits.data());
+  RC_ASSERT(bits.back() == std::byte{0xa5});
+  std::vector<uint8_t> back(all);
+  RC_ASSERT(read_cuts(bits.data(), count, blocks, back.data()));
+  RC_ASSERT(back == cells);
+  if (blocks < all) RC_ASSERT(!read_cuts(bits.data(), count, blocks + 1, back.data()));
+}
+
+RC_GTEST_PROP(BlockCuts, of_noise_never_reach_beyond_the_section, ()) {
+  const auto seed = *rc::gen::arbitrary<uint64_t>();
+  const auto count = *rc::gen::inRange<size_t>(1, 5000);
+  const size_t all = (count + kCell - 1) / kCell;
+  const auto blocks = *rc::gen::inRange<size_t>(fewest_blocks(count), all + 1);
+  std::mt19937_64 random(seed);
+  std::vector<std::byte> bits((blocks + 3) / 4);
+  for (std::byte& byte : bits) byte = static_cast<std::byte>(random());
+  std::vector<uint8_t> cells(all);
+  if (!read_cuts(bits.data(), count, blocks, cells.data())) return;
+  RC_ASSERT(std::accumulate(cells.begin(), cells.end(), size_t{0}) == all);
+}
+
+TEST(AdaptiveCodec, HasAsManyBlocksAsItsBlockWouldMake) {
+  const Codec& adaptive = codec_of("int4/128+adaptive");
+  const Codec& plain = codec_of("int4/128");
+  for (const size_t count : {0, 1024, 2048, 65'536}) {
+    EXPECT_EQ(adaptive.wire_bytes(count), plain.wire_bytes(count) + (count / 128 + 3) / 4) << count;
+  }
+  // 992 values are at least 5 blocks, 1,000 have a short one beside them.
+  EXPECT_EQ(codec_of("int4/512+adaptive").wire_bytes(1000), size_t{2 + 6 * 2 + 500});
+  EXPECT_LE(codec_info("int4/128+adaptive")->wire_bits, 4.15);
+}
+
+TEST(AdaptiveCodec, ConfinesOutliersWhereBlocksOfOneSizeDoNot) {
+  std::mt19937_64 random(5);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(32'768);
+  for (float& x : values) x = normal(random);
+  for (size_t i = 500; i < values.size(); i += 1024) values[i] = 100;
+  const auto error_of = [&](const char* spec) {
+    return std::sqrt(squared_error(values, coded(codec_of(spec), values)));
+  };
+  EXPECT_LT(error_of("int4/128+adaptive"), 0.6 * error_of("int4/128"));
+  EXPECT_LT(error_of("int4/128+adaptive"), 1.1 * error_of("int4/32"));
+}
+
+TEST(AdaptiveCodec, WhatIsNoNumberTakesAsFewOthersWithItAsTheBudgetAllows) {
+  std::vector<float> values(2048, 1.0F);
+  values[700] = NAN;
+  const std::vector<float> back = coded(codec_of("int4/64+adaptive"), values);
+  for (size_t i = 0; i < values.size(); ++i)
+    EXPECT_EQ(std::isnan(back[i]), i / 32 == 700 / 32) << i;
+}
+
+TEST(AdaptiveCodec, CutsThatNoEncoderWritesGiveNaNAndAreRefused) {
+  const std::string spec = "int4/64+adaptive";
+  const std::vector<float> values(2048, 1.5F);
+  const Codec& codec = codec_of(spec);
+  Bytes wire(codec.wire_bytes(values.size()));
+  codec.encode(values.data(), values.size(), wire.data());
+  for (const std::byte all : {std::byte{0}, std::byte{0xff}}) {
+    std::fill_n(wire.begin(), 8, all);
+    std::vector<float> out(values.size(), 7);
+    const Status status = decode_payload(spec, DataType::kFloat32, wire, out.size(), out.data());
+    EXPECT_THAT(status.message(), HasSubstr("its cuts do not make 32 blocks"));
+    codec.decode(wire.data(), out.size(), out.data());
+    for (const float x : out) EXPECT_TRUE(std::isnan(x));
+  }
+}
+
+}  // namespace
+}  // namespace tersum
