@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -15,10 +16,12 @@
 namespace tersum {
 
 // The payload of `count` values at `values`: codec_wire_bytes(spec, count, type) bytes. A lossy
-// spec with a type that it cannot serve is the exact path, as in a collective. kInvalidArgument:
-// the spec.
+// spec with a type that it cannot serve is the exact path, as in a collective. `rounding` is the
+// key of the random numbers of +sr (docs/codecs.md); other codecs ignore it. kInvalidArgument: the
+// spec.
 Result<std::vector<std::byte>> encode_payload(std::string_view spec, DataType type,
-                                              const void* values, size_t count);
+                                              const void* values, size_t count,
+                                              uint64_t rounding = 0);
 
 // `count` values to `values`. kInvalidArgument: the spec; a payload that is too short or too long;
 // one that holds what no encoder writes (a negative or infinite scale, a code beyond the last),

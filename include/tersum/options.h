@@ -108,6 +108,10 @@ struct CommunicatorOptions {
   // Of codecs with +flatten: a site's channels are looked at in every so many calls, 1 or more
   // (agreed).
   uint32_t flatten_every = 1;
+  // Of codecs with +sr: what this rank's random rounding begins from. The same seed and the same
+  // calls in the same order give the same bits. Ranks round independently of each other, whether
+  // their seeds are equal or not.
+  uint64_t rounding_seed = 0;
   // Memory that one call may have in flight for receiving, in bytes (agreed): the window of every
   // flow shrinks with the number of ranks so that the sum stays below it.
   size_t window_bytes = 8 * 1024 * 1024;

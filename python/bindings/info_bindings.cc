@@ -43,10 +43,11 @@ using OutBytes = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu
 using Payload = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 // `values`: contiguous, as bytes.
-nb::bytes encode_bytes(const std::string& spec, const std::string& dtype, Payload values) {
+nb::bytes encode_bytes(const std::string& spec, const std::string& dtype, Payload values,
+                       uint64_t rounding) {
   const DataType type = data_type_or_throw(dtype);
   const std::vector<std::byte> payload = value_or_throw(
-      encode_payload(spec, type, values.data(), values.size() / element_bytes(type)));
+      encode_payload(spec, type, values.data(), values.size() / element_bytes(type), rounding));
   return nb::bytes(payload.data(), payload.size());
 }
 
@@ -117,7 +118,7 @@ void bind_info(nb::module_& module) {
       nb::arg("first_cpu"), nb::arg("second_cpu"),
       "Nanoseconds, one way, for a cache line between two CPUs; negative: not measurable.");
   module.def("encode_payload", &encode_bytes, nb::arg("spec"), nb::arg("dtype"), nb::arg("values"),
-             "The payload of values given as bytes.");
+             nb::arg("rounding"), "The payload of values given as bytes.");
   module.def("decode_payload", &decode_bytes, nb::arg("spec"), nb::arg("dtype"), nb::arg("payload"),
              nb::arg("values"), "Decodes a payload into the bytes of values.");
   module.def(

@@ -99,13 +99,14 @@ class PythonFacts {
 void configure(nb::object describe, nb::object open_store, const std::string& name,
                int64_t timeout_ms, const std::string& transport, const std::string& listen_address,
                uint16_t listen_port, int tcp_streams, uint32_t flatten_every,
-               const nb::bytes& flatten_state) {
+               const nb::bytes& flatten_state, uint64_t rounding_seed) {
   CommunicatorOptions options;
   options.timeout_ms = timeout_ms;
   options.listen_address = listen_address;
   options.listen_port = listen_port;
   options.tcp_streams = tcp_streams;
   options.flatten_every = flatten_every;
+  options.rounding_seed = rounding_seed;
   std::vector<std::byte> state(flatten_state.size());
   if (!state.empty()) std::memcpy(state.data(), flatten_state.data(), state.size());
   const auto kind = parse_transport_kind(transport);
@@ -299,7 +300,7 @@ void bind_xla(nb::module_& module) {
   xla.def("configure", &configure, nb::arg("describe"), nb::arg("open_store"), nb::arg("name"),
           nb::arg("timeout_ms"), nb::arg("transport"), nb::arg("listen_address"),
           nb::arg("listen_port"), nb::arg("tcp_streams"), nb::arg("flatten_every"),
-          nb::arg("flatten_state"),
+          nb::arg("flatten_state"), nb::arg("rounding_seed"),
           "Sets how the device worlds of this process are made when the first program needs them.");
   xla.def("configure_pass", &configure_pass, nb::kw_only(), nb::arg("codec"), nb::arg("plan"),
           nb::arg("timeout_ms"), nb::arg("min_bytes"), nb::arg("processes"),

@@ -48,15 +48,17 @@ def codec_wire_bytes(spec: str, count: int, dtype: str = "float32") -> int:
     return _core.codec_wire_bytes(spec, count, dtype)
 
 
-def encode_payload(x: object, spec: str) -> bytes:
+def encode_payload(x: object, spec: str, rounding: int = 0) -> bytes:
     """What the values of ``x``, in C order, are on the wire: ``codec_wire_bytes`` bytes.
 
     The payload holds neither the spec nor the number of values. A lossy spec with an element type
     that it cannot serve is the exact path, as in a collective.
+
+    :param rounding: the key of the random numbers of ``+sr``, 0 to 2^64 - 1.
     """
     source = read_input(x)
     flat = np.ascontiguousarray(source.data).reshape(-1)
-    return _core.encode_payload(spec, source.dtype, flat.view(np.uint8))
+    return _core.encode_payload(spec, source.dtype, flat.view(np.uint8), rounding)
 
 
 def decode_payload(

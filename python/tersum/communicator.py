@@ -78,6 +78,9 @@ class Communicator(MoveCalls):
         ``"all_reduce:64k-inf:int8/128:*"`` (docs/tuning.md). Empty takes ``TERSUM_TUNE``. Agreed.
     :param flatten_every: of codecs with ``+flatten``: a site's results are looked at in every so
         many of its calls. Agreed.
+    :param rounding_seed: of codecs with ``+sr``: what this rank's random rounding begins from, 0 to
+        2^64 - 1. The same seed and the same calls give the same bits; ranks round independently,
+        whether their seeds are equal or not.
 
     **Thread safety.** Every method may be called from any thread. Calls of one rank are matched
     with the other ranks' by the order in which they *start*: threads that share a communicator
@@ -115,6 +118,7 @@ class Communicator(MoveCalls):
         topology: str = "",
         tuning_rules: str = "",
         flatten_every: int = 1,
+        rounding_seed: int = 0,
     ) -> None:
         _check_place(rank, size)
         if store is None:
@@ -127,6 +131,8 @@ class Communicator(MoveCalls):
             raise InvalidArgumentError(f"port must be 0 (any free one) to 65535, got {port}")
         if flatten_every < 1:
             raise InvalidArgumentError(f"flatten_every must be 1 or more, got {flatten_every}")
+        if not 0 <= rounding_seed < 1 << 64:
+            raise InvalidArgumentError(f"rounding_seed must be 0 to 2**64 - 1, got {rounding_seed}")
         for key, value in (
             ("streams", streams),
             ("slice_bytes", slice_bytes),
@@ -150,6 +156,7 @@ class Communicator(MoveCalls):
             topology_text(topology),
             tuning_rules,
             flatten_every,
+            rounding_seed,
         )
         self.name = name  #: equal on all its ranks
         self._splits = 0  # so far, which are as many on all ranks

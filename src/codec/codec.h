@@ -55,10 +55,11 @@ struct ChannelFactors {
 };
 inline constexpr size_t kFactorTail = 4096;
 
-// Where a slice lies in its array, and what its call knows of the channels there.
+// Where a slice lies in its array, and what its call knows.
 struct SlicePlace {
   size_t first = 0;                         // the slice's first value in the array
-  const ChannelFactors* factors = nullptr;  // null: nothing; equal on all ranks
+  const ChannelFactors* factors = nullptr;  // of the channels; null: nothing; equal on all ranks
+  uint64_t rounding = 0;                    // key of the random numbers of +sr; each rank's own
 };
 
 class Codec {
@@ -80,8 +81,10 @@ class Codec {
   // scale, which does not move from hop to hop, partial sums round back to what they were: 16 ranks
   // with equal tensors get 3 to 7 times the error of one coding.
   [[nodiscard]] virtual bool takes_hops() const { return true; }
-  // True for a codec that uses SlicePlace::factors; others ignore their place.
+  // True for a codec that uses SlicePlace::factors; others ignore them.
   [[nodiscard]] virtual bool flattens() const { return false; }
+  // True for a codec that uses SlicePlace::rounding, when it encodes.
+  [[nodiscard]] virtual bool is_random() const { return false; }
 
   // The codec of finished sums of `ranks` contributions, which some formats give more room than a
   // contribution. It decodes them; combine() writes them where finish.gathered_ranks says so.

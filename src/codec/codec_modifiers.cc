@@ -118,6 +118,22 @@ bool set_hops(std::string_view parameter, PlainSpec& spec) {
 bool is_hops_set(const PlainSpec& spec) { return spec.hops; }
 std::string write_hops(const PlainSpec& /*spec*/) { return "hops"; }
 
+bool set_sr(std::string_view parameter, PlainSpec& spec) {
+  spec.sr = true;
+  return parameter.empty();
+}
+bool is_sr_set(const PlainSpec& spec) { return spec.sr; }
+std::string write_sr(const PlainSpec& /*spec*/) { return "sr"; }
+// Without bias are only values that have a level on either side.
+std::string_view refuse_sr(const FormatRow& row, const PlainSpec& spec) {
+  if (row.name == "int1") return "values beyond the block's mean have no level above them";
+  if (row.name == "nvfp4" || spec.floor) {
+    return "scales that are not rounded up leave values beyond the last level";
+  }
+  if (spec.mixed || spec.adaptive) return "mixed and adaptive judge blocks by nearest rounding";
+  return row.rotates ? "" : "the format takes no modifier: it has no blocks";
+}
+
 // Of both.
 std::string_view refuse_without_powers(const FormatRow& row, const PlainSpec& /*spec*/) {
   return row.name.starts_with("mx") ? "" : "only the MX formats have scales that are powers of two";
@@ -137,6 +153,7 @@ constexpr std::array kModifiers = {
                 refuse_adaptive},
     ModifierRow{"floor", "floor", set_floor, is_floor_set, write_floor, refuse_without_powers},
     ModifierRow{"hops", "hops", set_hops, is_hops_set, write_hops, refuse_without_powers},
+    ModifierRow{"sr", "sr", set_sr, is_sr_set, write_sr, refuse_sr},
 };
 
 }  // namespace

@@ -27,7 +27,7 @@ struct ModifierRow {
 };
 
 // In canonical order, which is the order in which they are applied: rows, sparse, diagonal,
-// rotation, bits and sizes of blocks.
+// rotation, bits and sizes of blocks, rules of the scale, rounding.
 std::span<const ModifierRow> modifier_rows();
 
 // Null if there is none of that name.

@@ -7,11 +7,12 @@
 namespace tersum {
 
 Result<std::vector<std::byte>> encode_payload(std::string_view spec, DataType type,
-                                              const void* values, size_t count) {
+                                              const void* values, size_t count, uint64_t rounding) {
   const Result<const Codec*> found = find_codec(spec, type, ReduceOp::kSum);
   if (!found.ok()) return found.status();
   std::vector<std::byte> payload(found.value()->wire_bytes(count));
-  if (count > 0) found.value()->encode(values, count, payload.data());
+  const SlicePlace place{0, nullptr, rounding};
+  if (count > 0) found.value()->encode(values, count, payload.data(), place);
   return payload;
 }
 

@@ -59,7 +59,11 @@ const HadamardSigns& hadamard_signs(uint32_t block) {
 class ElementCodec final : public Codec {
  public:
   ElementCodec(const PlainSpec& spec, const ElementFormat& format, DataType type)
-      : spec_(describe_spec(spec)), type_(type), format_(format), flattens_(spec.flatten) {
+      : spec_(describe_spec(spec)),
+        type_(type),
+        format_(format),
+        flattens_(spec.flatten),
+        is_random_(spec.sr) {
     if (spec.floor) format_.rule = ScaleRule::kE8M0Floor;
     const bool powers = format_.rule == ScaleRule::kE8M0Up || format_.rule == ScaleRule::kE8M0Floor;
     takes_hops_ = spec.hops || !powers;
@@ -83,6 +87,7 @@ class ElementCodec final : public Codec {
   }
   [[nodiscard]] bool takes_hops() const override { return takes_hops_; }
   [[nodiscard]] bool flattens() const override { return flattens_; }
+  [[nodiscard]] bool is_random() const override { return is_random_; }
   void encode(const void* values, size_t count, std::byte* wire,
               const SlicePlace& place) const override {
     encode_elements(coding(place), values, count, wire);
@@ -118,11 +123,13 @@ class ElementCodec final : public Codec {
   ElementFormat format_;
   TileTransform transform_;
   bool flattens_;
+  bool is_random_;
   bool takes_hops_ = true;
 };
 
 SliceCoding ElementCodec::coding(const SlicePlace& place) const {
-  SliceCoding coding{format_, element_kernels(), transform_, place.first};
+  SliceCoding coding{format_,     element_kernels(), transform_,
+                     place.first, is_random_,        place.rounding};
   if (flattens_ && place.factors != nullptr) {
     coding.transform.diagonal = place.factors->forward;
     coding.transform.undo_diagonal = place.factors->undo;
@@ -153,7 +160,9 @@ double ElementCodec::base_error_bound(double absmax) const {
   // Before the code is chosen the reciprocal and the product are rounded, after it the product of
   // level and scale.
   const double arithmetic = std::ldexp(3 * reach, -24);
-  return std::max(scale * format_.gap_max / 2, absmax - reach) + arithmetic;
+  // To the nearest level, or to either neighbour.
+  const double farthest = is_random_ ? format_.gap_max : format_.gap_max / 2;
+  return std::max(scale * farthest, absmax - reach) + arithmetic;
 }
 
 // Each error of the transformed block reaches each value of the block, and the transformed values

@@ -23,10 +23,11 @@ std::unique_ptr<Codec> make_element(const PlainSpec& spec, DataType type) {
   return make_element_codec(spec, kDescribe(), type);
 }
 
-// The widths with kernels of their own; a modifier takes the general ones, with the same bytes.
+// The widths with kernels of their own; a modifier takes the general ones, whose layout is the
+// same.
 template <int kBits>
 std::unique_ptr<Codec> make_block(const PlainSpec& spec, DataType type) {
-  if (!spec.transforms()) return make_block_codec(kBits, spec.block, type);
+  if (!spec.transforms() && !spec.sr) return make_block_codec(kBits, spec.block, type);
   return make_element<integer_format<kBits>>(spec, type);
 }
 

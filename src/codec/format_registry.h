@@ -25,6 +25,7 @@ struct PlainSpec {
   bool adaptive = false;  // as many blocks, of different sizes
   uint32_t rows = 0;      // values of a row that is coded as a slice of its own; 0: none
 
+  bool sr = false;     // values are rounded at random, without bias
   bool floor = false;  // scales by the floor rule of OCP MX instead of rounded up
   bool hops = false;   // may be coded again at every hop where that is refused otherwise
 

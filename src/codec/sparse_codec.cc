@@ -74,6 +74,7 @@ class SparseCodec final : public Codec {
   [[nodiscard]] size_t wire_bytes(size_t count) const override;
   [[nodiscard]] bool takes_hops() const override { return dense_->takes_hops(); }
   [[nodiscard]] bool flattens() const override { return dense_->flattens(); }
+  [[nodiscard]] bool is_random() const override { return dense_->is_random(); }
   [[nodiscard]] const Codec& gathered(uint32_t ranks) const override;
 
   void encode(const void* values, size_t count, std::byte* wire,
@@ -130,7 +131,7 @@ class SparseCodec final : public Codec {
 };
 
 SlicePlace place_in(const SlicePlace& slice, const Section& section) {
-  return {slice.first + section.first, slice.factors};
+  return {slice.first + section.first, slice.factors, slice.rounding};
 }
 
 Section SparseCodec::section_at(size_t first, size_t count, uint32_t share) const {

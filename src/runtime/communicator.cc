@@ -250,6 +250,7 @@ Result<Communicator> CommunicatorImpl::split(int color, int key) {
   auto member = std::make_shared<Member>(progress_, group, new_rank, std::move(places),
                                          member_->limits, false);
   member->flatten.set_every(options_.flatten_every);
+  member->rounding_seed = derive_group_id(member_->rounding_seed, split_number, color);
   progress_->execute([&](Node& node) { node.register_member(member); });
   return Communicator(std::make_shared<CommunicatorImpl>(progress_, member, options_, false));
 }
@@ -282,6 +283,7 @@ Result<Communicator> create_on(const std::shared_ptr<Progress>& progress, int ra
       std::make_shared<Member>(progress, meeting.group, rank, std::move(places),
                                slice_limits(options, meeting.one_host), false, topology.value());
   member->flatten.set_every(options.flatten_every);
+  member->rounding_seed = options.rounding_seed;
   progress->execute([&](Node& node) { node.register_member(member); });
   auto impl = std::make_shared<CommunicatorImpl>(progress, member, options, true);
   impl->set_tuning(make_tuning_key(meeting.addresses, options), std::move(rules).value());

@@ -127,6 +127,7 @@ Result<std::shared_ptr<Member>> DeviceWorldImpl::find_or_make_member(const Keyed
       std::make_shared<Member>(progress_, group, static_cast<int>(own - call.group.begin()),
                                std::move(places), slice_limits(options_, meeting_.one_host), true);
   member->flatten.set_every(options_.flatten_every);
+  member->rounding_seed = mix_digests(options_.rounding_seed, devices_digest(call.group));
   member->devices.assign(call.group.begin(), call.group.end());
   const auto loaded = loaded_.find(devices_digest(call.group));
   if (loaded != loaded_.end()) TERSUM_RETURN_IF_ERROR(member->flatten.load(loaded->second));

@@ -17,6 +17,7 @@
 #include "runtime/flatten_sites.h"
 #include "runtime/group_routes.h"
 #include "runtime/operation.h"
+#include "runtime/rounding_calls.h"
 #include "tersum/communicator.h"
 #include "tersum/options.h"
 #include "tersum/status.h"
@@ -101,10 +102,12 @@ class Member {
   bool registered = false;
   std::vector<std::shared_ptr<const CompiledPlan>> plans;  // cache, most recent last
   FlattenSites flatten;
+  uint64_t rounding_seed = 0;  // before the first call
 
   // Any thread.
   std::mutex mutex;
   uint64_t next_call = 0;
+  RoundingCalls rounding_calls;
   Status poison;
   bool closed = false;  // no call can start any more
   Status refusal;       // what they get instead, once closed

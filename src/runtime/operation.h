@@ -46,10 +46,11 @@ struct CallRequest {
   int root = 0;
   int64_t start_ns = 0;
   int64_t timeout_ms = 0;
-  uint64_t call = 0;     // sequence number or key
-  uint64_t tensors = 0;  // checksum of what the array is made of; 0: one array
-  size_t channels = 0;   // of a flattened call; 0: it is none
-  uint64_t site = 0;     // where it is flattened
+  uint64_t call = 0;      // sequence number or key
+  uint64_t tensors = 0;   // checksum of what the array is made of; 0: one array
+  size_t channels = 0;    // of a flattened call; 0: it is none
+  uint64_t site = 0;      // where it is flattened
+  uint64_t rounding = 0;  // key of the random numbers of +sr
 };
 
 using OnDone = void (*)(void* context, const Status& status);

@@ -127,6 +127,13 @@ Result<std::shared_ptr<Operation>> start_call(const std::shared_ptr<Member>& mem
   const std::lock_guard lock(member->mutex);
   if (member->closed) return member->refusal;
   request.call = member->keyed ? key : member->next_call++;
+  if (request.codec->is_random()) {
+    const uint64_t number = arguments.site != 0
+                                ? member->rounding_calls.next(arguments.site, request.call)
+                                : request.call;
+    const int rank = member->shown_rank(member->rank);
+    request.rounding = rounding_key(member->rounding_seed, rank, number);
+  }
   std::shared_ptr<Operation> operation = take_operation(*member);
   operation->prepare(member, request, on_done, context);
   CallCounters::process().count_started();

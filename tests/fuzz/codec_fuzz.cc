@@ -61,7 +61,7 @@ std::string choose_spec(FuzzInput& input) {
   // Without a state +flatten is +hadamard.
   if ((choice & 8U) != 0) spec += (choice & 16U) != 0 ? "+flatten" : "+hadamard";
   static constexpr const char* kOthers[] = {
-      "",         "+mixed",          "+adaptive",          "+sparse:2%",
+      "",         "+mixed",          "+adaptive",          "+sparse:2%+sr",
       "+rows:37", "+rows:300+mixed", "+rows:37+sparse:3%", "+sparse:10%+adaptive"};
   const Result<std::string> wider = normalize_codec(spec + kOthers[choice >> 5U]);
   return wider.ok() ? wider.value() : spec;

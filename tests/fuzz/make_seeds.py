@@ -1,5 +1,5 @@
-"""Writes the seeds of the codec target, two for each format: a payload and values that belong to
-it.
+"""Writes the seeds of the codec target, two or three for each format: a payload and values that
+belong to it.
 
 Run it again when codec_fuzz.cc reads its first bytes otherwise. Inputs that fuzzing found lie
 beside the seeds; their names begin with "found" or "reach".
@@ -28,6 +28,8 @@ ROWS = 4 << 5
 #: The latter in blocks of 64.
 LAYOUTS = [("+mixed", 1 << 5), ("+adaptive", 2 << 5 | 1)]
 WITH_OTHERS = ("int8", "five", "nvfp4")
+#: Of +sparse:2%+sr.
+RANDOM = 3 << 5
 SUM = 1
 LARGEST = struct.unpack("<f", bytes.fromhex("ffff7f7f"))[0]
 
@@ -51,6 +53,8 @@ def main() -> None:
         cases += [("rows", "+rows:37", mixed * 3, ROWS)] if format.name in WITH_OTHERS else []
         for modifier, others in LAYOUTS if format.name == "int4" else ():
             cases.append((f"with_{modifier[1:]}", modifier, mixed * 9, others))
+        if format.name not in ("int1", "nvfp4"):
+            cases.append(("random", "+sparse:2%+sr", mixed, RANDOM))
         for name, modifier, data, others in cases:
             block = least << (others & 7)
             wire = encode(f"{format.name}/{block}{modifier}", "float32", data)

@@ -21,8 +21,9 @@ import encode_slice
 SPECS = [
     spec + modifier
     for spec in tersum.known_codecs()
-    for modifier in ("", "+hadamard", "+sparse:1%", "+rows:97")
+    for modifier in ("", "+hadamard", "+sparse:1%", "+rows:97", "+sr")
     if not (modifier and spec in ("exact", "bf16"))
+    and not (modifier == "+sr" and spec in ("int1", "nvfp4"))
 ] + ["int4/64+mixed", "int6/32+hadamard+mixed", "int4/64+adaptive", "nf4/128+rows:97+adaptive"]
 SEED = 20261121
 

@@ -28,6 +28,7 @@ from code_packing import pack_codes
 from decode_slice import decode_blocks
 from float_rounding import LARGEST_BITS, bfloat16, bits_of, float32, float_of, round_to
 from format_table import E4M3, Format, Spec, parse_spec, rows_of
+from random_rounding import random_bits, random_code
 from sparse_sections import sections, split
 
 NAN_SCALE = 0x7FC0
@@ -159,13 +160,18 @@ def choose_code(format: Format, u: float) -> int:
     return sum(u >= float32(a / 2 + b / 2) for a, b in pairwise(format.levels))
 
 
-def codes_of(format: Format, block: list[float], scale: float) -> list[int]:
-    """Of one block."""
+def codes_of(
+    format: Format, block: list[float], scale: float, numbers: list[int] | None
+) -> list[int]:
+    """Of one block; ``numbers``: the random bits of its values, where they are rounded by such."""
     if not scale > 0:
         return [format.zero_code] * len(block)
     factor = 2.0**64 if scale < LEAST_NORMAL else 1.0
     inverse = float32(1 / (scale * factor))
-    return [choose_code(format, float32(x * factor * inverse)) for x in block]
+    scaled = [float32(x * factor * inverse) for x in block]
+    if numbers is None:
+        return [choose_code(format, u) for u in scaled]
+    return [random_code(format, u, bits) for u, bits in zip(scaled, numbers, strict=True)]
 
 
 def slice_scale(format: Format, dtype: str, values: list[float]) -> float:
@@ -204,7 +210,7 @@ def transformed(spec: Spec, dtype: str, values: list[float]) -> tuple[list[float
 
 def squared_error(spec: Spec, values: list[float]) -> float:
     """Of coding a block by itself; 0 where something is not finite."""
-    payload = encode_blocks(spec, format_of(spec), "float32", values)
+    payload = encode_blocks(spec, format_of(spec), "float32", values, 0, 0)
     decoded = decode_blocks(spec, format_of(spec), "float32", len(values), payload)
     total = 0.0
     for x, y in zip(values, decoded, strict=True):
@@ -227,14 +233,16 @@ def encode_layout(spec: Spec, values: list[float]) -> bytes:
     assert found is not None
     for piece, places, _ in found:
         block = [values[i] for i in places]
-        out += encode_blocks(piece, format_of(piece), "float32", block)
+        out += encode_blocks(piece, format_of(piece), "float32", block, 0, 0)
     return out
 
 
-def encode_dense(spec: Spec, format: Format, dtype: str, values: list[float]) -> bytes:
+def encode_dense(
+    spec: Spec, format: Format, dtype: str, values: list[float], key: int, first: int
+) -> bytes:
     """The payload of a slice without outliers."""
     if not (spec.mixed or spec.adaptive):
-        return encode_blocks(spec, format, dtype, values)
+        return encode_blocks(spec, format, dtype, values, key, first)
     largest = largest_of(dtype)
     known = [x if abs(x) <= largest else math.nan for x in values]
     return b"".join(
@@ -242,28 +250,33 @@ def encode_dense(spec: Spec, format: Format, dtype: str, values: list[float]) ->
     )
 
 
-def encode_sections(spec: Spec, format: Format, dtype: str, values: list[float]) -> bytes:
+def encode_sections(
+    spec: Spec, format: Format, dtype: str, values: list[float], key: int, first: int
+) -> bytes:
     """The payload of a slice with +sparse."""
     out = b""
     for section in sections(len(values)):
         entries, left = split([values[i] for i in section], spec.sparse, dtype)
-        out += entries + encode_dense(spec, format, "float32", left)
+        out += entries + encode_dense(spec, format, "float32", left, key, first + section[0])
     return out
 
 
-def encode(text: str, dtype: str, values: list[float]) -> bytes:
-    """The payload of a slice in a lossy format."""
+def encode(text: str, dtype: str, values: list[float], key: int = 0, first: int = 0) -> bytes:
+    """The payload of a slice in a lossy format; ``key`` and ``first``, the index of its first value
+    in its array, matter to +sr only."""
     spec = parse_spec(text)
     if spec.format is None:
         return struct.pack(f"<{len(values)}H", *(bf16_bits(x, dtype) for x in values))
     encode_row = encode_sections if spec.sparse else encode_dense
     return b"".join(
-        encode_row(row, spec.format, dtype, [values[i] for i in places])
+        encode_row(row, spec.format, dtype, [values[i] for i in places], key, first + places[0])
         for row, places in rows_of(spec, len(values))
     )
 
 
-def encode_blocks(spec: Spec, format: Format, dtype: str, values: list[float]) -> bytes:
+def encode_blocks(
+    spec: Spec, format: Format, dtype: str, values: list[float], key: int, first: int
+) -> bytes:
     """The payload of a slice of a format with blocks."""
     coded, lost = transformed(spec, dtype, values)
     of_slice = slice_scale(format, dtype, coded) if format.scale == "e4m3" else 0.0
@@ -273,5 +286,7 @@ def encode_blocks(spec: Spec, format: Format, dtype: str, values: list[float]) -
         block = coded[begin : begin + spec.block]
         wire, scale = choose_scale(format, dtype, [math.inf] if lost[number] else block, of_slice)
         out += wire
-        codes += codes_of(format, block, scale)
+        places = range(first + begin, first + begin + len(block))
+        numbers = [random_bits(key, place) for place in places] if spec.random else None
+        codes += codes_of(format, block, scale, numbers)
     return out + pack_codes(format, codes)

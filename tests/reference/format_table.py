@@ -121,6 +121,7 @@ class Spec:
     rows: int = 0  #: N of +rows; 0 without
     mixed: bool = False
     adaptive: bool = False
+    random: bool = False  #: rounded at random
 
 
 def parse_spec(text: str) -> Spec:
@@ -136,6 +137,9 @@ def parse_spec(text: str) -> Spec:
     if modifiers and modifiers[0].startswith("sparse:"):
         sparse = round(float(modifiers.pop(0).removeprefix("sparse:").removesuffix("%")) * 100)
     format = FORMATS[base]
+    random = bool(modifiers) and modifiers[-1] == "sr"
+    if random:
+        modifiers.pop()
     if modifiers and modifiers[-1] == "hops":
         modifiers.pop()  # how it may travel, not what
     if modifiers and modifiers[-1] == "floor":
@@ -146,7 +150,7 @@ def parse_spec(text: str) -> Spec:
     if modifiers not in ([], ["hadamard"]):
         raise ValueError(f"unknown modifiers {modifiers}")
     values = int(block) if block else format.default_block
-    return Spec(base, format, values, bool(modifiers), sparse, rows, **layouts)
+    return Spec(base, format, values, bool(modifiers), sparse, rows, random=random, **layouts)
 
 
 def rows_of(spec: Spec, count: int) -> Iterator[tuple[Spec, range]]:

@@ -57,6 +57,7 @@ def install(
     tcp_streams: int = 0,
     flatten_every: int = 1,
     flatten_state: bytes = b"",
+    rounding_seed: int = 0,
 ) -> None:
     """Lets all-reduces and reduce-scatters of this process's JAX programs travel through tersum.
 
@@ -75,6 +76,8 @@ def install(
       ``listen_port`` and ``tcp_streams`` as in :class:`tersum.Communicator`.
     - ``flatten_every``, ``flatten_state``: of codecs with ``+flatten``: in how many runs an
       operation's result is looked at once, and what :func:`save_flatten` of an earlier run gave.
+    - ``rounding_seed``: of codecs with ``+sr``: what the random rounding begins from. The n-th call
+      of an operation rounds alike in every run with the same seed.
 
     Installing again with the same options does nothing; with others it raises
     ``InvalidArgumentError``, as do unknown codecs, plans and transports. Any thread.
@@ -92,6 +95,7 @@ def install(
             tcp_streams=tcp_streams,
             flatten_every=flatten_every,
             flatten_state=flatten_state,
+            rounding_seed=rounding_seed,
         ).validate()
     )
 
@@ -231,6 +235,7 @@ def _configure_worlds(options: InstallOptions) -> None:
         tcp_streams=options.tcp_streams,
         flatten_every=options.flatten_every,
         flatten_state=options.flatten_state,
+        rounding_seed=options.rounding_seed,
     )
     _switch.world_options = options
 

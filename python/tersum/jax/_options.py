@@ -38,6 +38,7 @@ class InstallOptions:
     tcp_streams: int
     flatten_every: int = 1
     flatten_state: bytes = dataclasses.field(default=b"", repr=False)
+    rounding_seed: int = 0
     # False when only tersum.jax.psum asked for the hook: then only its operations are rewritten.
     all_collectives: bool = True
 
@@ -60,6 +61,10 @@ class InstallOptions:
         if self.flatten_every < 1:
             raise tersum.InvalidArgumentError(
                 f"flatten_every is {self.flatten_every}; use 1 or more"
+            )
+        if not 0 <= self.rounding_seed < 1 << 64:
+            raise tersum.InvalidArgumentError(
+                f"rounding_seed is {self.rounding_seed}; use 0 to 2**64 - 1"
             )
         if self.codec == "off":
             return self

@@ -10,6 +10,7 @@
 #include "codec/kernels/element_coding-inl.h"
 #include "codec/kernels/element_packing-inl.h"
 #include "codec/kernels/element_rotation-inl.h"
+#include "codec/kernels/element_rounding-inl.h"
 #include "codec/kernels/element_tiles-inl.h"
 #include "hwy/highway.h"
 
@@ -22,9 +23,9 @@ const ElementKernels* element_table() { return nullptr; }
 #else
 const ElementKernels* element_table() {
   static constexpr ElementKernels kTable = {
-      load_tile,  store_tile,   add_tile,      finish_tile,     multiply_tile,
-      limit_tile, tile_maxima,  quantize_tile, dequantize_tile, dequantize_add_tile,
-      pack_codes, unpack_codes, rotate_tile,   unrotate_tile};
+      load_tile,           store_tile,  add_tile,      finish_tile,          multiply_tile,
+      limit_tile,          tile_maxima, quantize_tile, quantize_random_tile, dequantize_tile,
+      dequantize_add_tile, pack_codes,  unpack_codes,  rotate_tile,          unrotate_tile};
   return &kTable;
 }
 #endif  // HWY_TARGET

@@ -11,6 +11,7 @@
 
 #include "codec/kernels/combine_args.h"
 #include "codec/kernels/element_format.h"
+#include "codec/kernels/random_rounding.h"
 
 namespace tersum {
 
@@ -43,6 +44,11 @@ struct ElementKernels {
   // Codes, one a byte, of `count` values; scales[i / block].
   void (*quantize)(const ElementFormat& format, const float* tile, size_t count,
                    const BlockScale* scales, uint8_t* codes);
+  // The same, rounded at random: the code of value i is one of the two around it, by
+  // rounding_bits(place, i).
+  void (*quantize_random)(const ElementFormat& format, const RoundingPlace& place,
+                          const float* tile, size_t count, const BlockScale* scales,
+                          uint8_t* codes);
   void (*dequantize)(const ElementFormat& format, const uint8_t* codes, size_t count,
                      const BlockScale* scales, float* tile);
   // Adds what dequantize gives.

@@ -39,6 +39,46 @@ uint8_t table_code(const ElementFormat& format, float scaled) {
   return static_cast<uint8_t>(code);
 }
 
+// floor(scaled), or one more where the share of the way to that is above a random number.
+long random_integer(float scaled, uint32_t random) {
+  const float below = std::floor(scaled);
+  return static_cast<long>(below) + (rounding_share(random) < scaled - below ? 1 : 0);
+}
+
+uint8_t random_integer_code(const ElementFormat& format, float scaled, uint32_t random) {
+  const long limit = format.code_max;
+  // Limited before it is an integer: a clamped scale leaves numbers of any size.
+  const float near = std::clamp(scaled, -format.level_max, format.level_max);
+  const long code = std::clamp(random_integer(near, random), -limit, limit);
+  return static_cast<uint8_t>(code & ((1 << format.bits) - 1));
+}
+
+uint8_t random_minifloat_code(const ElementFormat& format, float scaled, uint32_t random) {
+  const uint32_t sign = float_bits(scaled) >> 31 << (format.bits - 1);
+  const float magnitude = std::min(std::abs(scaled), format.level_max);
+  const int mantissa = format.mantissa_bits;
+  if (magnitude < std::ldexp(1.0F, format.least_exponent)) {
+    const long code =
+        random_integer(std::ldexp(magnitude, mantissa - format.least_exponent), random);
+    return static_cast<uint8_t>(sign | static_cast<uint32_t>(code));
+  }
+  const int shift = 23 - mantissa;
+  const uint32_t rounded = (float_bits(magnitude) + (random >> (32 - shift))) >> shift;
+  const auto rebias = static_cast<uint32_t>(126 + format.least_exponent) << mantissa;
+  return static_cast<uint8_t>(sign | (rounded - rebias));
+}
+
+uint8_t random_table_code(const ElementFormat& format, float scaled, uint32_t random) {
+  uint32_t below = 0;
+  for (uint32_t k = 1; k < format.threshold_count; ++k) {
+    below += scaled >= format.levels[k] ? 1 : 0;
+  }
+  const float level = format.levels[below];
+  const float gap = format.levels[below + 1] - level;
+  const bool up = rounding_share(random) * gap < scaled - level;
+  return static_cast<uint8_t>(below + (up ? 1 : 0));
+}
+
 void pack_planes(const uint8_t* codes, size_t count, size_t bits, std::byte* wire) {
   const size_t plane_bytes = (count + 7) / 8;
   std::fill_n(wire, bits * plane_bytes, std::byte{0});
@@ -129,6 +169,14 @@ void quantize(const ElementFormat& format, const float* tile, size_t count,
   }
 }
 
+void quantize_random(const ElementFormat& format, const RoundingPlace& place, const float* tile,
+                     size_t count, const BlockScale* scales, uint8_t* codes) {
+  for (size_t i = 0; i < count; ++i) {
+    codes[i] = round_element(format, load_unaligned<float>(tile + i), scales[i / format.block],
+                             rounding_bits(place, i));
+  }
+}
+
 void dequantize(const ElementFormat& format, const uint8_t* codes, size_t count,
                 const BlockScale* scales, float* tile) {
   for (size_t i = 0; i < count; ++i) {
@@ -208,6 +256,21 @@ uint8_t quantize_element(const ElementFormat& format, float value, const BlockSc
   return 0;
 }
 
+uint8_t round_element(const ElementFormat& format, float value, const BlockScale& scale,
+                      uint32_t random) {
+  if (!(scale.scale > 0)) return format.zero_code;
+  const float scaled = value * scale.pre * scale.inverse;
+  switch (format.family) {
+    case ElementFamily::kInteger:
+      return random_integer_code(format, scaled, random);
+    case ElementFamily::kMinifloat:
+      return random_minifloat_code(format, scaled, random);
+    case ElementFamily::kTable:
+      return random_table_code(format, scaled, random);
+  }
+  return 0;
+}
+
 float dequantize_element(const ElementFormat& format, uint8_t code, float scale) {
   return format.levels[code] * scale;
 }
@@ -258,9 +321,10 @@ void unpack_group(const ElementFormat& format, const std::byte* wire, size_t cou
 }
 
 const ElementKernels& element_reference() {
-  static constexpr ElementKernels kTable = {load,  store,  add,      finish_sum, multiply,
-                                            limit, maxima, quantize, dequantize, dequantize_add,
-                                            pack,  unpack, rotate,   unrotate};
+  static constexpr ElementKernels kTable = {
+      load,           store,  add,      finish_sum,      multiply,
+      limit,          maxima, quantize, quantize_random, dequantize,
+      dequantize_add, pack,   unpack,   rotate,          unrotate};
   return kTable;
 }
 

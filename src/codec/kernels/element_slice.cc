@@ -131,7 +131,12 @@ class SlicePass {
   void encode(const float* values, size_t tile, float tensor_scale, TileMemory& memory,
               std::byte* wire) const {
     write_scales(values, tile, tensor_scale, memory, wire);
-    kernels_.quantize(format_, values, padded(tile), memory.scales, memory.codes);
+    if (coding_.is_random) {
+      const RoundingPlace place = rounding_place(coding_.rounding, coding_.first + first(tile));
+      kernels_.quantize_random(format_, place, values, padded(tile), memory.scales, memory.codes);
+    } else {
+      kernels_.quantize(format_, values, padded(tile), memory.scales, memory.codes);
+    }
     std::byte* const codes = codes_of(tile, wire);
     const size_t groups = values_in(tile) / group_values(format_.packing);
     kernels_.pack(format_, memory.codes, groups, codes);

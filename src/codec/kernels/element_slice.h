@@ -34,6 +34,8 @@ struct SliceCoding {
   const ElementKernels& kernels;
   TileTransform transform;
   size_t first = 0;  // the slice's first value in the array
+  bool is_random = false;
+  uint64_t rounding = 0;  // key of the random numbers
 };
 
 void encode_elements(const SliceCoding& coding, const void* values, size_t count, std::byte* wire);

@@ -233,6 +233,29 @@ def layout_cases() -> list[tuple[str, str, str, list[Number]]]:
     return cases
 
 
+def random_cases() -> list[tuple[str, str, str, list[Number]]]:
+    """The modifier +sr, with the key 0."""
+    ramp: list[Number] = [x / 8 for x in range(-40, 41, 3)]
+    huge: list[Number] = [FLOAT32_MAX, 2.0**127, *normal(30, 1e38 / 4), -FLOAT32_MAX]
+    half: list[Number] = [65504.0, -65504.0, 65472.0, *normal(33, 2.0**-20), math.nan]
+    cases: list[tuple[str, str, str, list[Number]]] = []
+    for format in ALL:
+        if format.name in ("int1", "nvfp4"):
+            continue
+        spec = f"{format.name}/32+sr"
+        cases += [
+            ("ramp", spec, "float32", ramp),
+            ("ragged", spec, "float32", normal(101, 3.0, 2)),
+            ("huge", spec, "float32", huge),
+            ("denormal", spec, "float32", normal(35, 2.0**-133)),
+            ("lost_block", spec, "bfloat16", [*normal(40), math.inf]),
+            ("float16_edges", spec, "float16", half),
+            ("rotated", f"{format.name}/32+hadamard+sr", "float32", normal(70)),
+            ("spikes", f"{format.name}/32+sparse:5%+sr", "float32", [50.0, *normal(60)]),
+        ]
+    return cases
+
+
 def exact_cases() -> list[tuple[str, str, str, list[Number]]]:
     """Values that travel as they are."""
     floats: list[Number] = [1.5, -0.0, math.inf, -2.25]
@@ -253,9 +276,8 @@ def main() -> None:
         for format in ALL:
             if modifier or format.name not in ("int8", "int4"):
                 cases += format_cases(format, modifier)
-    for name, spec, dtype, values in (
-        cases + sparse_cases() + rows_cases() + layout_cases() + exact_cases()
-    ):
+    others = sparse_cases() + rows_cases() + layout_cases() + random_cases() + exact_cases()
+    for name, spec, dtype, values in cases + others:
         array = pack(dtype, values)
         # What the type rounds away is gone before a codec sees it.
         payload = array if spec == "exact" else encode(spec, dtype, unpack(dtype, array))

@@ -28,7 +28,8 @@ std::string any_lossy_spec() {
   spec += *rc::gen::element("", "", "", "+rows:7", "+rows:100", "+rows:2049");
   spec += *rc::gen::element("", "", "+sparse:0.2%", "+sparse:10%");
   if (row.rotates && *rc::gen::arbitrary<bool>()) spec += "+hadamard";
-  const std::string laid_out = spec + *rc::gen::element("", "+mixed", "+adaptive");
+  // Not every format takes each of these.
+  const std::string laid_out = spec + *rc::gen::element("", "+mixed", "+adaptive", "+sr", "+sr");
   return parse_codec_spec(laid_out).ok() ? laid_out : spec;
 }
 

@@ -39,6 +39,8 @@ TEST(CodecSpec, NormalForms) {
         {"five+rows:65536", "five/32+rows:65536"},
         {"int4+hadamard+sparse:10%", "int4/128+sparse:10%+hadamard"},
         {"mxfp8+hops+floor+hadamard", "mxfp8:e4m3/32+hadamard+floor+hops"},
+        {"int4+sr+hadamard", "int4/128+hadamard+sr"},
+        {"mxfp8+sr+hops", "mxfp8:e4m3/32+hops+sr"},
         {"mxfp4+sparse:0.01%", "mxfp4/32+sparse:0.01%"},
         {"five+sparse:1.50%", "five/32+sparse:1.5%"},
         {"int8+sparse:2.0%", "int8/128+sparse:2%"},

@@ -35,7 +35,8 @@ std::string draw_spec() {
   const auto* const in_rows = *rc::gen::element("", "", "", "+rows:3", "+rows:70", "+rows:1500");
   const std::string spec = std::string(row.name) + "/" + std::to_string(block) + in_rows + sparse +
                            (rotates ? "+hadamard" : "");
-  const std::string laid_out = spec + *rc::gen::element("", "+mixed", "+adaptive");
+  // Not every format takes each of these.
+  const std::string laid_out = spec + *rc::gen::element("", "+mixed", "+adaptive", "+sr", "+sr");
   return parse_codec_spec(laid_out).ok() ? laid_out : spec;
 }
 

@@ -1,0 +1,196 @@
+// Codes of +sr: a value goes to one of its two neighbouring levels, to each with the probability
+// that makes its mean the value.
+#if defined(TERSUM_CODEC_KERNELS_ELEMENT_ROUNDING_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TERSUM_CODEC_KERNELS_ELEMENT_ROUNDING_INL_H_
+#undef TERSUM_CODEC_KERNELS_ELEMENT_ROUNDING_INL_H_
+#else
+#define TERSUM_CODEC_KERNELS_ELEMENT_ROUNDING_INL_H_
+#endif
+
+#include <algorithm>
+#include <bit>
+
+#include "codec/kernels/element_coding-inl.h"
+#include "codec/kernels/element_kernels.h"
+#include "codec/kernels/element_reference.h"
+#include "codec/kernels/hwy_compat-inl.h"
+#include "codec/kernels/random_rounding.h"
+#include "hwy/highway.h"
+
+#if HWY_TARGET != HWY_SCALAR  // the reference serves there
+HWY_BEFORE_NAMESPACE();
+namespace tersum {
+namespace HWY_NAMESPACE {
+
+// rounding_bits() of kLanes neighbours, lane by lane.
+class RoundingNumbers {
+ public:
+  explicit RoundingNumbers(const RoundingPlace& place) : place_(place) {}
+
+  HWY_INLINE VU bits(size_t i) const {
+    const DU du;
+    const auto mix = hn::Set(du, kRoundingMixes[0]);
+    const auto number = hn::Iota(du, place_.first + static_cast<uint32_t>(i));
+    auto h = hn::Add(hn::Mul(number, hn::Set(du, kRoundingStep)), hn::Set(du, place_.low));
+    h = hn::Mul(hn::Xor(h, hn::ShiftRight<16>(h)), mix);
+    h = hn::Add(hn::Xor(h, hn::ShiftRight<13>(h)), hn::Set(du, place_.high));
+    h = hn::Mul(h, hn::Set(du, kRoundingMixes[1]));
+    h = hn::Mul(hn::Xor(h, hn::ShiftRight<16>(h)), mix);
+    return hn::Xor(h, hn::ShiftRight<15>(h));
+  }
+  // rounding_share().
+  static HWY_INLINE VF share(VU bits) {
+    const DI di;
+    const auto whole = hn::ConvertTo(DF(), hn::BitCast(di, hn::ShiftRight<8>(bits)));
+    return hn::Mul(whole, hn::Set(DF(), 0x1p-24F));
+  }
+
+ private:
+  RoundingPlace place_;
+};
+
+// -1 in the lanes of `mask`, else 0.
+HWY_INLINE VI minus_one(hn::Mask<DF> mask) {
+  return hn::BitCast(DI(), hn::VecFromMask(DF(), mask));
+}
+
+class RandomIntegerCoder {
+ public:
+  explicit RandomIntegerCoder(const ElementFormat& format)
+      : mask_(format.bits == 8 ? -1 : (1 << format.bits) - 1), code_max_(format.code_max) {}
+
+  HWY_INLINE VI code(VF scaled, VU bits) const {
+    const DI di;
+    const auto below = hn::Floor(scaled);
+    const auto up = hn::Lt(RoundingNumbers::share(bits), hn::Sub(scaled, below));
+    const auto code = hn::Sub(nearest_int(below), minus_one(up));
+    // A last code may be a hair beyond itself, and go up.
+    const auto limited = hn::Max(hn::Min(code, hn::Set(di, code_max_)), hn::Set(di, -code_max_));
+    return hn::And(limited, hn::Set(di, mask_));
+  }
+
+ private:
+  int32_t mask_;
+  int32_t code_max_;
+};
+
+class RandomMinifloatCoder {
+ public:
+  explicit RandomMinifloatCoder(const ElementFormat& format)
+      : shift_(23 - format.mantissa_bits),
+        bits_shift_(32 - shift_),
+        sign_shift_(static_cast<int>(32 - format.bits)),
+        rebias_((126 + format.least_exponent) << format.mantissa_bits),
+        level_max_(format.level_max),
+        least_normal_(float_from_bits(static_cast<uint32_t>(127 + format.least_exponent) << 23)),
+        to_steps_(float_from_bits(
+            static_cast<uint32_t>(127 + format.mantissa_bits - format.least_exponent) << 23)) {}
+
+  HWY_INLINE VI code(VF scaled, VU random) const {
+    const DF df;
+    const DI di;
+    const auto bits = hn::BitCast(di, scaled);
+    const auto unsigned_bits = hn::And(bits, hn::Set(di, 0x7fffffff));
+    const auto sign = hn::Xor(bits, unsigned_bits);
+    const auto magnitude = hn::Min(hn::BitCast(df, unsigned_bits), hn::Set(df, level_max_));
+    const auto steps =
+        hn::Mul(hn::Min(magnitude, hn::Set(df, least_normal_)), hn::Set(df, to_steps_));
+    const auto below = hn::Floor(steps);
+    const auto up = hn::Lt(RoundingNumbers::share(random), hn::Sub(steps, below));
+    const auto small = hn::Sub(nearest_int(below), minus_one(up));
+    // What the random bits carry into the kept ones rounds up, also to the next power of two.
+    const auto addend = hn::BitCast(di, hn::ShiftRightSame(random, bits_shift_));
+    const auto rounded = hn::ShiftRightSame(hn::Add(hn::BitCast(di, magnitude), addend), shift_);
+    const auto normal = hn::Sub(rounded, hn::Set(di, rebias_));
+    const auto is_small = hn::RebindMask(di, hn::Lt(magnitude, hn::Set(df, least_normal_)));
+    const auto code = hn::IfThenElse(is_small, small, normal);
+    const auto top = hn::ShiftRightSame(sign, sign_shift_);
+    return sign_shift_ == 24 ? hn::Or(code, top)
+                             : hn::Or(code, hn::And(top, hn::Set(di, 1 << (31 - sign_shift_))));
+  }
+
+ private:
+  int shift_;
+  int bits_shift_;
+  int sign_shift_;
+  int32_t rebias_;
+  float level_max_;
+  float least_normal_;
+  float to_steps_;
+};
+
+class RandomTableCoder {
+ public:
+  explicit RandomTableCoder(const ElementFormat& format)
+      : levels_(format.levels.data()), last_(format.threshold_count) {}
+
+  HWY_INLINE VI code(VF scaled, VU random) const {
+    const DF df;
+    const DI di;
+    auto below = hn::Zero(di);
+    for (uint32_t k = 1; k < last_; ++k) {
+      below = hn::Sub(below, minus_one(hn::Ge(scaled, hn::Set(df, levels_[k]))));
+    }
+    const auto level = hn::GatherIndex(df, levels_, below);
+    const auto gap = hn::Sub(hn::GatherIndex(df, levels_ + 1, below), level);
+    const auto share = RoundingNumbers::share(random);
+    const auto up = hn::Lt(hn::Mul(share, gap), hn::Sub(scaled, level));
+    // As signed bytes.
+    return hn::ShiftRight<24>(hn::ShiftLeft<24>(hn::Sub(below, minus_one(up))));
+  }
+
+ private:
+  const float* levels_;
+  uint32_t last_;
+};
+
+template <class Coder>
+HWY_NOINLINE void round_with(const Coder& coder, const RoundingPlace& place,
+                             const float* HWY_RESTRICT tile, size_t count, size_t block,
+                             const BlockScale* HWY_RESTRICT scales, uint8_t* HWY_RESTRICT codes) {
+  const DF df;
+  const RoundingNumbers numbers(place);
+  const auto log2 = static_cast<size_t>(std::countr_zero(block));
+  const size_t last = (count - 1) >> log2;
+  for (size_t at = 0; at < count; at += 4 * kLanes) {
+    VI run[4];
+    for (size_t v = 0; v < 4; ++v) {
+      const size_t i = at + v * kLanes;
+      const auto inverse = hn::Set(df, scales[std::min(i >> log2, last)].inverse);
+      run[v] = coder.code(hn::Mul(hn::LoadU(df, tile + i), inverse), numbers.bits(i));
+    }
+    store_bytes(run, reinterpret_cast<int8_t*>(codes) + at);
+  }
+}
+
+void quantize_random_tile(const ElementFormat& format, const RoundingPlace& place,
+                          const float* tile, size_t count, const BlockScale* scales,
+                          uint8_t* codes) {
+  if (count == 0) return;
+  switch (format.family) {
+    case ElementFamily::kInteger:
+      round_with(RandomIntegerCoder(format), place, tile, count, format.block, scales, codes);
+      break;
+    case ElementFamily::kMinifloat:
+      round_with(RandomMinifloatCoder(format), place, tile, count, format.block, scales, codes);
+      break;
+    case ElementFamily::kTable:
+      round_with(RandomTableCoder(format), place, tile, count, format.block, scales, codes);
+      break;
+  }
+  for (size_t b = 0; b < count / format.block; ++b) {
+    if (!is_special(format, scales[b])) continue;
+    const size_t at = b * format.block;
+    RoundingPlace here = place;
+    here.first += static_cast<uint32_t>(at);
+    element_reference().quantize_random(format, here, tile + at, format.block, scales + b,
+                                        codes + at);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tersum
+HWY_AFTER_NAMESPACE();
+#endif  // HWY_TARGET
+
+#endif  // TERSUM_CODEC_KERNELS_ELEMENT_ROUNDING_INL_H_
