@@ -209,6 +209,8 @@ Status explain_spec(std::string_view text) {
                             " is not allowed; " + allowed_blocks(row));
   }
   PlainSpec spec;
+  spec.format = static_cast<uint8_t>(*format);
+  spec.block = parts.has_block ? *read_block(row, parts.block) : row.default_block;
   return explain_modifiers(text, read_modifiers(row, parts.modifiers, spec));
 }
 
