@@ -86,6 +86,10 @@ class Codec {
   // True for a codec that uses SlicePlace::rounding, when it encodes.
   [[nodiscard]] virtual bool is_random() const { return false; }
 
+  // True where combine() quantizes `own`, too, so that the sum does not depend on the order of the
+  // contributions.
+  [[nodiscard]] virtual bool quantizes_own() const { return false; }
+
   // The codec of finished sums of `ranks` contributions, which some formats give more room than a
   // contribution. It decodes them; combine() writes them where finish.gathered_ranks says so.
   [[nodiscard]] virtual const Codec& gathered(uint32_t /*ranks*/) const { return *this; }

@@ -104,6 +104,22 @@ std::string_view refuse_adaptive(const FormatRow& row, const PlainSpec& spec) {
                       "write 64, 128, 256 or 512";
 }
 
+bool set_shiftadd(std::string_view parameter, PlainSpec& spec) {
+  spec.shiftadd = true;
+  return parameter.empty();
+}
+bool is_shiftadd_set(const PlainSpec& spec) { return spec.shiftadd; }
+std::string write_shiftadd(const PlainSpec& /*spec*/) { return "shiftadd"; }
+std::string_view refuse_shiftadd(const FormatRow& row, const PlainSpec& spec) {
+  const bool integers = row.name.starts_with("int") && row.name != "int1";
+  if (!integers && row.name != "mxint8") return "only int2 to int8 and mxint8 are sums of integers";
+  if (spec.sparse > 0) return "outliers are added as floats, whose sum depends on the order";
+  if (spec.mixed || spec.adaptive)
+    return "blocks that differ from rank to rank are added as floats";
+  if (spec.sr) return "the owner's part and the sum would be rounded by the same random numbers";
+  return "";
+}
+
 bool set_floor(std::string_view parameter, PlainSpec& spec) {
   spec.floor = true;
   return parameter.empty();
@@ -135,8 +151,10 @@ std::string_view refuse_sr(const FormatRow& row, const PlainSpec& spec) {
 }
 
 // Of both.
-std::string_view refuse_without_powers(const FormatRow& row, const PlainSpec& /*spec*/) {
-  return row.name.starts_with("mx") ? "" : "only the MX formats have scales that are powers of two";
+std::string_view refuse_without_powers(const FormatRow& row, const PlainSpec& spec) {
+  return row.name.starts_with("mx") || spec.shiftadd
+             ? ""
+             : "only the MX formats and shiftadd have scales that are powers of two";
 }
 
 constexpr std::array kModifiers = {
@@ -151,6 +169,8 @@ constexpr std::array kModifiers = {
     ModifierRow{"mixed", "mixed", set_mixed, is_mixed_set, write_mixed, refuse_mixed},
     ModifierRow{"adaptive", "adaptive", set_adaptive, is_adaptive_set, write_adaptive,
                 refuse_adaptive},
+    ModifierRow{"shiftadd", "shiftadd", set_shiftadd, is_shiftadd_set, write_shiftadd,
+                refuse_shiftadd},
     ModifierRow{"floor", "floor", set_floor, is_floor_set, write_floor, refuse_without_powers},
     ModifierRow{"hops", "hops", set_hops, is_hops_set, write_hops, refuse_without_powers},
     ModifierRow{"sr", "sr", set_sr, is_sr_set, write_sr, refuse_sr},

@@ -111,8 +111,11 @@ ModifierFinding enter_modifier(std::string_view text, PlainSpec& spec) {
   return {};
 }
 
-// Enters "+a+b…" into `spec`.
-ModifierFinding read_modifiers(const FormatRow& format, std::string_view text, PlainSpec& spec) {
+// Enters what `base` implies and "+a+b…" into `spec`.
+ModifierFinding read_modifiers(const FormatRow& format, const SpecParts& parts, PlainSpec& spec) {
+  const std::string_view implied = implied_modifier(parts.base);
+  if (!implied.empty()) enter_modifier(implied, spec);
+  std::string_view text = parts.modifiers;
   while (!text.empty()) {
     const ModifierFinding finding = enter_modifier(take_modifier(text), spec);
     if (finding.fault != ModifierFault::kNone) return finding;
@@ -187,7 +190,7 @@ bool read_spec(std::string_view text, PlainSpec& spec) {
     if (!block.has_value()) return false;
     spec.block = *block;
   }
-  return read_modifiers(row, parts.modifiers, spec).fault == ModifierFault::kNone;
+  return read_modifiers(row, parts, spec).fault == ModifierFault::kNone;
 }
 
 Status explain_spec(std::string_view text) {
@@ -211,7 +214,7 @@ Status explain_spec(std::string_view text) {
   PlainSpec spec;
   spec.format = static_cast<uint8_t>(*format);
   spec.block = parts.has_block ? *read_block(row, parts.block) : row.default_block;
-  return explain_modifiers(text, read_modifiers(row, parts.modifiers, spec));
+  return explain_modifiers(text, read_modifiers(row, parts, spec));
 }
 
 Result<CodecSpec> parse_codec_spec(std::string_view text) {

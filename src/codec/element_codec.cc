@@ -64,6 +64,10 @@ class ElementCodec final : public Codec {
         format_(format),
         flattens_(spec.flatten),
         is_random_(spec.sr) {
+    if (spec.shiftadd) {
+      format_.sums_codes = true;
+      format_.rule = ScaleRule::kE8M0Up;
+    }
     if (spec.floor) format_.rule = ScaleRule::kE8M0Floor;
     const bool powers = format_.rule == ScaleRule::kE8M0Up || format_.rule == ScaleRule::kE8M0Floor;
     takes_hops_ = spec.hops || !powers;
@@ -88,6 +92,7 @@ class ElementCodec final : public Codec {
   [[nodiscard]] bool takes_hops() const override { return takes_hops_; }
   [[nodiscard]] bool flattens() const override { return flattens_; }
   [[nodiscard]] bool is_random() const override { return is_random_; }
+  [[nodiscard]] bool quantizes_own() const override { return format_.sums_codes; }
   void encode(const void* values, size_t count, std::byte* wire,
               const SlicePlace& place) const override {
     encode_elements(coding(place), values, count, wire);

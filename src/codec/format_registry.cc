@@ -27,7 +27,9 @@ std::unique_ptr<Codec> make_element(const PlainSpec& spec, DataType type) {
 // same.
 template <int kBits>
 std::unique_ptr<Codec> make_block(const PlainSpec& spec, DataType type) {
-  if (!spec.transforms() && !spec.sr) return make_block_codec(kBits, spec.block, type);
+  if (!spec.transforms() && !spec.sr && !spec.shiftadd) {
+    return make_block_codec(kBits, spec.block, type);
+  }
   return make_element<integer_format<kBits>>(spec, type);
 }
 
@@ -58,8 +60,10 @@ constexpr std::array kRows = {
 struct Alias {
   std::string_view name;
   std::string_view full;
+  std::string_view modifier = {};
 };
-constexpr std::array kAliases = {Alias{"mxfp8", "mxfp8:e4m3"}, Alias{"mxfp6", "mxfp6:e2m3"}};
+constexpr std::array kAliases = {Alias{"mxfp8", "mxfp8:e4m3"}, Alias{"mxfp6", "mxfp6:e2m3"},
+                                 Alias{"shiftadd", "int8", "shiftadd"}};
 
 }  // namespace
 
@@ -80,6 +84,13 @@ std::string_view full_format_name(std::string_view name) {
     if (alias.name == name) return alias.full;
   }
   return name;
+}
+
+std::string_view implied_modifier(std::string_view name) {
+  for (const Alias& alias : kAliases) {
+    if (alias.name == name) return alias.modifier;
+  }
+  return {};
 }
 
 }  // namespace tersum

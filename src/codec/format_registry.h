@@ -25,9 +25,10 @@ struct PlainSpec {
   bool adaptive = false;  // as many blocks, of different sizes
   uint32_t rows = 0;      // values of a row that is coded as a slice of its own; 0: none
 
-  bool sr = false;     // values are rounded at random, without bias
-  bool floor = false;  // scales by the floor rule of OCP MX instead of rounded up
-  bool hops = false;   // may be coded again at every hop where that is refused otherwise
+  bool sr = false;        // values are rounded at random, without bias
+  bool shiftadd = false;  // integers under powers of two, added up as integers
+  bool floor = false;     // scales by the floor rule of OCP MX instead of rounded up
+  bool hops = false;      // may be coded again at every hop where that is refused otherwise
 
   [[nodiscard]] bool transforms() const { return flatten || hadamard; }
   friend auto operator<=>(const PlainSpec&, const PlainSpec&) = default;
@@ -52,8 +53,12 @@ struct FormatRow {
 // Row 0 is exact.
 std::span<const FormatRow> format_rows();
 
-// Another name of a format: "mxfp8" for "mxfp8:e4m3". The name itself if there is none.
+// Another name of a format: "mxfp8" for "mxfp8:e4m3", "shiftadd" for "int8". The name itself if
+// there is none.
 std::string_view full_format_name(std::string_view name);
+
+// The modifier that the name stands for beside its format ("shiftadd"); empty for most names.
+std::string_view implied_modifier(std::string_view name);
 
 // What `spec` says, in the form of texts.
 CodecSpec describe_spec(const PlainSpec& spec);

@@ -34,6 +34,7 @@ class RowsCodec final : public Codec {
   [[nodiscard]] bool takes_hops() const override { return row_->takes_hops(); }
   [[nodiscard]] bool flattens() const override { return row_->flattens(); }
   [[nodiscard]] bool is_random() const override { return row_->is_random(); }
+  [[nodiscard]] bool quantizes_own() const override { return row_->quantizes_own(); }
   [[nodiscard]] const Codec& gathered(uint32_t ranks) const override {
     if (plain_.sparse == 0) return *this;
     return intern_codec(gathered_spec(plain_, ranks), value_type());

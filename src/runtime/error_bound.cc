@@ -58,7 +58,8 @@ double compose_error_bound(const Codec& codec, const PlanErrorTerms& terms, int 
   // Every sum of at most `size` terms rounds size - 1 times, each at most its magnitude times
   // 2^-24.
   double error = is_floating(type) ? (size - 1) * accumulate * size * absmax * 1.01 : 0.0;
-  error += terms.contributions * codec.block_error_bound(absmax);
+  const auto quantized = codec.quantizes_own() ? static_cast<uint32_t>(ranks) : terms.contributions;
+  error += quantized * codec.block_error_bound(absmax);
   // What travels or is stored is rounded to the value type once more.
   const double stored = rounding_unit(type);
   const double floor = rounding_floor(type);

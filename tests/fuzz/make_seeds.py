@@ -30,6 +30,7 @@ LAYOUTS = [("+mixed", 1 << 5), ("+adaptive", 2 << 5 | 1)]
 WITH_OTHERS = ("int8", "five", "nvfp4")
 #: Of +sparse:2%+sr.
 RANDOM = 3 << 5
+SHIFTADD = 1 << 5
 SUM = 1
 LARGEST = struct.unpack("<f", bytes.fromhex("ffff7f7f"))[0]
 
@@ -62,6 +63,13 @@ def main() -> None:
             choice = [others]
             made = seed(row, choice, FLOAT32, len(data), wire, values)
             (CORPUS / f"{stem}_{name}").write_bytes(made)
+    for name, base in (("int8", "int8"), ("mxint8", "mxint8"), ("int3", "int3")):
+        row = len(PLAIN) + [format.name for format in ALL].index(base)
+        apart = [(i % 11 - 5) * 2.0 ** (i // 32 * 15 - 20) for i in range(101)]
+        wire = encode(f"{base}/32+shiftadd", "float32", apart)
+        values = struct.pack(f"<{len(apart)}f", *reversed(apart))
+        made = seed(row, [SHIFTADD], FLOAT32, len(apart), wire, values)
+        (CORPUS / f"shiftadd_{name}").write_bytes(made)
     floats = struct.pack("<4f", 1.5, -0.0, math.inf, LARGEST)
     halves = bytes.fromhex("803f 8000 807f c07f 7f7f".replace(" ", ""))
     (CORPUS / "exact_float32").write_bytes(seed(0, [], FLOAT32, 4, floats, floats))

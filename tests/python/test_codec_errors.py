@@ -32,6 +32,7 @@ SEED = 20260
 MODIFIERS = ("", "+hadamard", "+sparse:0.5%")
 SPECS = [f"{format.name}{modifier}" for format in ALL for modifier in MODIFIERS]
 SPECS += ["int3+mixed", "int4+mixed", "int6+hadamard+mixed", "int4/64+adaptive", "nf4/128+adaptive"]
+SPECS += ["mxint8+shiftadd", "shiftadd/32", "int6/128+hadamard+shiftadd", "int4/32+shiftadd"]
 #: How far the simulation may be off.
 WITHIN = {"normal": 0.03, "grad": 0.06, "act": 0.12}
 
@@ -64,7 +65,8 @@ def reduced(spec: str, kind: str, ranks: int = RANKS) -> float:
         part = data[:, owner * chunk : (owner + 1) * chunk]
         total = np.zeros(chunk, np.float32)
         for rank in range(ranks):
-            total += part[rank] if rank == owner else coded(spec, part[rank])
+            as_it_is = rank == owner and "shiftadd" not in spec
+            total += part[rank] if as_it_is else coded(spec, part[rank])
         result[owner * chunk : (owner + 1) * chunk] = coded(gathered(spec, ranks), total)
     return relative_error(result, data)
 

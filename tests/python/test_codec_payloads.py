@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
 
 import decode_slice
 import encode_slice
+import shift_sums
 
 SPECS = [
     spec + modifier
@@ -25,6 +26,7 @@ SPECS = [
     if not (modifier and spec in ("exact", "bf16"))
     and not (modifier == "+sr" and spec in ("int1", "nvfp4"))
 ] + ["int4/64+mixed", "int6/32+hadamard+mixed", "int4/64+adaptive", "nf4/128+rows:97+adaptive"]
+SPECS += ["mxint8+shiftadd", "shiftadd", "int5/64+hadamard+shiftadd", "int6+flatten+shiftadd"]
 SEED = 20261121
 
 
@@ -67,7 +69,7 @@ def all_reduce(spec: str, inputs: list[npt.NDArray[Any]], plan: str) -> list[npt
 def test_every_rank_holds_the_same_bits(spec: str, plan: str) -> None:
     random = np.random.default_rng(SEED)
     inputs = [random.standard_normal(5003).astype(np.float32) for _ in range(3)]
-    if spec.startswith("mx") and plan == "ring":
+    if (spec.startswith("mx") or "shiftadd" in spec) and plan == "ring":
         spec += "+hops"  # refused otherwise
     results = all_reduce(spec, inputs, plan)
     assert len(results) == 3
@@ -77,6 +79,28 @@ def test_every_rank_holds_the_same_bits(spec: str, plan: str) -> None:
     error = np.linalg.norm(results[0] - total) / np.linalg.norm(total)
     # int2 and int1 on bell-shaped data lose about as much as there is; all others far less.
     assert error < (1.6 if spec.startswith(("int1", "int2", "five")) else 0.6)
+
+
+@pytest.mark.parametrize("spec", ["mxint8+shiftadd", "shiftadd/32", "int4/64+hadamard+shiftadd"])
+def test_sums_of_integers_are_those_of_the_reference(spec: str) -> None:
+    """Blocks of far apart exponents, some beyond what shifts reach, one with a NaN."""
+    random = np.random.default_rng(SEED)
+    count, ranks = 331, 5
+    inputs = []
+    for _ in range(ranks):
+        exponents = np.repeat(random.integers(-16, 17, 11), 32)[:count]
+        inputs.append(np.ldexp(random.standard_normal(count), exponents).astype(np.float32))
+    inputs[2][70] = np.nan
+    payloads = [encode_slice.encode(spec, "float32", [float(x) for x in row]) for row in inputs]
+    plain = shift_sums.plain_sum(spec, count, payloads)
+    for result in all_reduce(spec, inputs, "one_shot"):
+        assert np.array_equal(result, np.array(plain, np.float32), equal_nan=True)
+    if "hadamard" in spec:
+        return  # what is coded again is the sum before it is turned back
+    again = encode_slice.encode(spec, "float32", plain)
+    coded = np.array(decode_slice.decode(spec, "float32", count, again), np.float32)
+    for result in all_reduce(spec, inputs, "two_step"):
+        assert np.array_equal(result, coded, equal_nan=True)
 
 
 def test_a_second_section_is_that_of_the_reference() -> None:

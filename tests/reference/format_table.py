@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from float_rounding import float_of
 
-ALIASES = {"mxfp8": "mxfp8:e4m3", "mxfp6": "mxfp6:e2m3"}
+ALIASES = {"mxfp8": "mxfp8:e4m3", "mxfp6": "mxfp6:e2m3", "shiftadd": "int8"}
 NF4_BITS = """bf800000 bf3239b1 bf066b30 beca32a0 be91a24d be3d353f bdba7871 00000000
 3da2faff 3e24cae3 3e7c04dd 3ead033a 3ee1a4b8 3f1007ab 3f3913b3 3f800000"""
 NF4 = [float_of(int(bits, 16)) for bits in NF4_BITS.split()]
@@ -117,6 +117,7 @@ class Spec:
     format: Format | None
     block: int
     hadamard: bool
+    shiftadd: bool = False  #: sums are those of integers, the owner's part quantized, too
     sparse: int = 0  #: P of +sparse in hundredths of a percent; 0 without
     rows: int = 0  #: N of +rows; 0 without
     mixed: bool = False
@@ -142,15 +143,19 @@ def parse_spec(text: str) -> Spec:
         modifiers.pop()
     if modifiers and modifiers[-1] == "hops":
         modifiers.pop()  # how it may travel, not what
-    if modifiers and modifiers[-1] == "floor":
+    floor = bool(modifiers) and modifiers[-1] == "floor"
+    if floor:
         modifiers.pop()
-        format = replace(format, scale="e8m0 floor")
     layouts = {name: name in modifiers for name in ("mixed", "adaptive")}
-    modifiers = [name for name in modifiers if name not in layouts]
+    shiftadd = head.startswith("shiftadd") or "shiftadd" in modifiers
+    modifiers = [name for name in modifiers if name != "shiftadd" and name not in layouts]
+    if shiftadd or floor:
+        format = replace(format, scale="e8m0 floor" if floor else "e8m0")
     if modifiers not in ([], ["hadamard"]):
         raise ValueError(f"unknown modifiers {modifiers}")
     values = int(block) if block else format.default_block
-    return Spec(base, format, values, bool(modifiers), sparse, rows, random=random, **layouts)
+    layouts |= {"shiftadd": shiftadd, "random": random}
+    return Spec(base, format, values, bool(modifiers), sparse=sparse, rows=rows, **layouts)
 
 
 def rows_of(spec: Spec, count: int) -> Iterator[tuple[Spec, range]]:

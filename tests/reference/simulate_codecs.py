@@ -175,7 +175,7 @@ def quantize(spec: str, values: npt.NDArray[np.floating]) -> Array:
 
 def two_step(spec: str, data: npt.NDArray[np.float32]) -> Array:
     """The sum over the ranks (rows): each owns a chunk, adds its own part as it is to what the
-    others sent, and sends the sum on."""
+    others sent, and sends the sum on. With +shiftadd its own part is quantized, too."""
     ranks, count = data.shape
     chunk = count // ranks
     result = np.empty(count)
@@ -186,6 +186,8 @@ def two_step(spec: str, data: npt.NDArray[np.float32]) -> Array:
         for rank in range(ranks):
             if rank != owner:
                 total = total + quantize(spec, part[rank])
+        if parse_spec(spec).shiftadd:
+            total += quantize(spec, part[owner]) - part[owner]
         result[owner * chunk : (owner + 1) * chunk] = quantize(sum_spec, total)
     return result
 

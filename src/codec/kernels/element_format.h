@@ -65,6 +65,7 @@ struct ElementFormat {
   float level_max = 31;          // the largest level
   float gap_max = 1;             // between neighbouring levels
   bool finite_levels = true;     // whatever the code
+  bool sums_codes = false;       // kInteger with E8M0 scales: added up by shift_sum.h
   // Magnitudes (float32 bits) from here on are no finite number of the value type.
   uint32_t overflow_bits = kFloatInfinity;
   // The largest scale with which level_max is still a finite number of the value type.

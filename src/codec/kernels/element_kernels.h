@@ -54,6 +54,13 @@ struct ElementKernels {
   // Adds what dequantize gives.
   void (*dequantize_add)(const ElementFormat& format, const uint8_t* codes, size_t count,
                          const BlockScale* scales, float* tile);
+  // Integers only, for ShiftSum: sums[i] += code i * 2^shifts[i / block], below 2^0 rounded to
+  // nearest, ties to even; then tile[i] = float(sums[i]) * units[i / block]. Whole blocks; `sums`
+  // lies as a tile.
+  void (*add_shifted)(const ElementFormat& format, const uint8_t* codes, size_t count,
+                      const int32_t* shifts, int32_t* sums);
+  void (*scale_sums)(const int32_t* sums, size_t count, size_t block, const float* units,
+                     float* tile);
   // `groups` whole groups of codes to and from the wire.
   void (*pack)(const ElementFormat& format, const uint8_t* codes, size_t groups, std::byte* wire);
   void (*unpack)(const ElementFormat& format, const std::byte* wire, size_t groups, uint8_t* codes);

@@ -191,6 +191,28 @@ void dequantize_add(const ElementFormat& format, const uint8_t* codes, size_t co
   }
 }
 
+int32_t shifted_code(int32_t code, int32_t shift) {
+  if (shift >= 0) return code * (int32_t{1} << shift);
+  // Of any code nothing is left long before this.
+  const int32_t right = std::min(-shift, 20);
+  const int32_t below = code >> right;
+  const int32_t rest = code - below * (1 << right);
+  const int32_t half = 1 << (right - 1);
+  return below + (rest > half || (rest == half && below % 2 != 0) ? 1 : 0);
+}
+
+void add_shifted(const ElementFormat& format, const uint8_t* codes, size_t count,
+                 const int32_t* shifts, int32_t* sums) {
+  for (size_t i = 0; i < count; ++i) {
+    const auto code = static_cast<int32_t>(format.levels[codes[i]]);
+    sums[i] += shifted_code(code, shifts[i / format.block]);
+  }
+}
+
+void scale_sums(const int32_t* sums, size_t count, size_t block, const float* units, float* tile) {
+  for (size_t i = 0; i < count; ++i) tile[i] = static_cast<float>(sums[i]) * units[i / block];
+}
+
 void pack(const ElementFormat& format, const uint8_t* codes, size_t groups, std::byte* wire) {
   const size_t values = group_values(format.packing);
   for (size_t g = 0; g < groups; ++g) {
@@ -322,9 +344,9 @@ void unpack_group(const ElementFormat& format, const std::byte* wire, size_t cou
 
 const ElementKernels& element_reference() {
   static constexpr ElementKernels kTable = {
-      load,           store,  add,      finish_sum,      multiply,
-      limit,          maxima, quantize, quantize_random, dequantize,
-      dequantize_add, pack,   unpack,   rotate,          unrotate};
+      load,     store,           add,        finish_sum,     multiply,    limit,      maxima,
+      quantize, quantize_random, dequantize, dequantize_add, add_shifted, scale_sums, pack,
+      unpack,   rotate,          unrotate};
   return kTable;
 }
 

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "codec/kernels/element_reference.h"
+#include "codec/kernels/shift_sum.h"
 
 namespace tersum {
 namespace {
@@ -130,7 +131,7 @@ class SlicePass {
 
   void encode(const float* values, size_t tile, float tensor_scale, TileMemory& memory,
               std::byte* wire) const {
-    write_scales(values, tile, tensor_scale, memory, wire);
+    write_scales(values, tile, tensor_scale, memory, scales_of(tile, wire));
     if (coding_.is_random) {
       const RoundingPlace place = rounding_place(coding_.rounding, coding_.first + first(tile));
       kernels_.quantize_random(format_, place, values, padded(tile), memory.scales, memory.codes);
@@ -144,6 +145,13 @@ class SlicePass {
     if (packed == values_in(tile)) return;
     pack_group(format_, memory.codes + packed, values_in(tile) - packed,
                codes + code_bytes(format_, packed));
+  }
+
+  // What encode() would send of integers under powers of two, in `memory` alone.
+  void quantize(const float* values, size_t tile, TileMemory& memory) const {
+    std::byte scales[kTileBlocksMax];
+    write_scales(values, tile, 0, memory, scales);
+    kernels_.quantize(format_, values, padded(tile), memory.scales, memory.codes);
   }
 
   // What the codes in `memory` stand for.
@@ -175,14 +183,26 @@ class SlicePass {
     return largest;
   }
 
+  void read_scales(const std::byte* wire, size_t tile, TileMemory& memory) const {
+    const float tensor_scale = needs_tensor_scale() ? read_tensor_scale(wire) : 0.0F;
+    const size_t blocks = block_count(format_, values_in(tile));
+    const std::byte* from = scales_of(tile, wire);
+    for (size_t b = 0; b < blocks; ++b, from += scale_bytes(format_.rule)) {
+      memory.scales[b].scale = read_scale(format_, from, tensor_scale);
+    }
+    pad_scales(tile, blocks, memory);
+  }
+
+  // Values of the blocks that a tile's values are in.
+  [[nodiscard]] size_t padded(size_t tile) const {
+    return round_up(values_in(tile), format_.granule);
+  }
+
   [[nodiscard]] bool needs_tensor_scale() const {
     return format_.rule == ScaleRule::kE4M3Tensor && count_ > 0;
   }
 
  private:
-  [[nodiscard]] size_t padded(size_t tile) const {
-    return round_up(values_in(tile), format_.granule);
-  }
   // A partial block is not rotated: all of its transform would have to travel.
   [[nodiscard]] size_t whole_blocks(size_t tile) const {
     return values_in(tile) / format_.block * format_.block;
@@ -300,12 +320,11 @@ class SlicePass {
   }
 
   void write_scales(const float* values, size_t tile, float tensor_scale, TileMemory& memory,
-                    std::byte* wire) const {
+                    std::byte* to) const {
     uint32_t maxima[kTileBlocksMax];
     const size_t blocks = block_count(format_, values_in(tile));
     kernels_.maxima(values, format_.block, padded(tile) / format_.block, maxima);
     if (coding_.transform.is_any()) find_overflows(values, tile, maxima);
-    std::byte* const to = scales_of(tile, wire);
     if (format_.rule == ScaleRule::kBf16Mean) {
       for (size_t b = 0; b < blocks; ++b) {
         const size_t at = b * format_.block;
@@ -315,16 +334,6 @@ class SlicePass {
       }
     } else {
       choose_scales(format_, maxima, blocks, tensor_scale, to, memory.scales);
-    }
-    pad_scales(tile, blocks, memory);
-  }
-
-  void read_scales(const std::byte* wire, size_t tile, TileMemory& memory) const {
-    const float tensor_scale = needs_tensor_scale() ? read_tensor_scale(wire) : 0.0F;
-    const size_t blocks = block_count(format_, values_in(tile));
-    const std::byte* from = scales_of(tile, wire);
-    for (size_t b = 0; b < blocks; ++b, from += scale_bytes(format_.rule)) {
-      memory.scales[b].scale = read_scale(format_, from, tensor_scale);
     }
     pad_scales(tile, blocks, memory);
   }
@@ -350,11 +359,11 @@ class SliceSum {
 
   // Transformed, as it is coded again.
   void tile(size_t tile, TileMemory& memory, float* term, float* sum) const {
-    bool begun = false;
     const size_t count = pass_.values_in(tile);
-    for (size_t w = 0; w <= args_.wire_count; ++w) {
-      if (args_.own != nullptr && w == args_.own_index) add_own(tile, begun, term, sum);
-      if (w < args_.wire_count) add_wire(w, tile, memory, begun, sum);
+    if (coding_.format.sums_codes) {
+      add_shifted(tile, memory, term, sum);
+    } else {
+      add_in_order(tile, memory, term, sum);
     }
     coding_.kernels.finish(args_.finish, round_up(count, kTilePad), sum);
     std::fill(sum + count, sum + round_up(round_up(count, coding_.format.granule), kTilePad), 0.0F);
@@ -366,6 +375,10 @@ class SliceSum {
     if (!coding_.transform.is_any()) {
       this->tile(tile, memory, term, sum);
       return pass_.store_plain(sum, {}, tile, args_.values_out);
+    }
+    if (coding_.format.sums_codes) {
+      const ScaleRange scales = add_shifted(tile, memory, term, sum);
+      return pass_.store_sum(sum, scales, nullptr, args_.finish, tile, args_.values_out);
     }
     if (args_.wire_count == 0) {
       return pass_.store_own(args_.own, args_.finish, tile, sum, args_.values_out);
@@ -380,6 +393,41 @@ class SliceSum {
   }
 
  private:
+  void add_in_order(size_t tile, TileMemory& memory, float* term, float* sum) const {
+    bool begun = false;
+    for (size_t w = 0; w <= args_.wire_count; ++w) {
+      if (args_.own != nullptr && w == args_.own_index) add_own(tile, begun, term, sum);
+      if (w < args_.wire_count) add_wire(w, tile, memory, begun, sum);
+    }
+  }
+
+  // Own values are quantized as a wire's are: who owns a chunk makes no difference then.
+  ScaleRange add_shifted(size_t tile, TileMemory& memory, float* term, float* sum) const {
+    const size_t contributions = args_.wire_count + (args_.own != nullptr ? 1 : 0);
+    const size_t blocks = block_count(coding_.format, pass_.values_in(tile));
+    ShiftSum total(coding_.format, coding_.kernels, contributions);
+    TileMemory own;
+    ScaleRange scales;
+    total.begin(pass_.padded(tile));
+    if (args_.own != nullptr) {
+      pass_.quantize(pass_.load(args_.own, tile, term), tile, own);
+      total.align(own.scales);
+      scales.add(own, blocks);
+    }
+    for (size_t w = 0; w < args_.wire_count; ++w) {
+      pass_.read_scales(args_.wires[w], tile, memory);
+      total.align(memory.scales);
+      scales.add(memory, blocks);
+    }
+    if (args_.own != nullptr) total.add(own.codes, own.scales);
+    for (size_t w = 0; w < args_.wire_count; ++w) {
+      pass_.read(args_.wires[w], tile, memory);
+      total.add(memory.codes, memory.scales);
+    }
+    total.finish(sum);
+    return scales;
+  }
+
   void add_wire(size_t wire, size_t tile, TileMemory& memory, bool& begun, float* sum) const {
     pass_.read(args_.wires[wire], tile, memory);
     if (begun) {

@@ -256,6 +256,24 @@ def random_cases() -> list[tuple[str, str, str, list[Number]]]:
     return cases
 
 
+def shiftadd_cases() -> list[tuple[str, str, str, list[Number]]]:
+    """Integers under powers of two, whose worked examples docs/codecs.md has."""
+    ramp: list[Number] = [0.0, 1.0, -2.0, 0.5, 3.0]
+    edges: list[Number] = [FLOAT32_MAX, *normal(31, 1e38), *normal(40, 2.0**-130), math.nan]
+    cases: list[tuple[str, str, str, list[Number]]] = [
+        ("worked_example", "shiftadd/32", "float32", ramp),
+        ("default_block", "shiftadd", "float32", normal(140, seed=4)),
+    ]
+    for spec in (*(f"int{bits}/32" for bits in range(8, 1, -1)), "mxint8", "int5/64+hadamard"):
+        cases += [
+            ("ragged", f"{spec}+shiftadd", "float32", normal(131, 3.0, 2)),
+            ("edges", f"{spec}+shiftadd", "float32", edges),
+            ("floor_rule", f"{spec}+shiftadd+floor", "bfloat16", normal(67)),
+            ("float16_max", f"{spec}+shiftadd", "float16", [65504.0, *normal(40), -65504.0]),
+        ]
+    return cases
+
+
 def exact_cases() -> list[tuple[str, str, str, list[Number]]]:
     """Values that travel as they are."""
     floats: list[Number] = [1.5, -0.0, math.inf, -2.25]
@@ -276,6 +294,7 @@ def main() -> None:
         for format in ALL:
             if modifier or format.name not in ("int8", "int4"):
                 cases += format_cases(format, modifier)
+    cases += shiftadd_cases()
     others = sparse_cases() + rows_cases() + layout_cases() + random_cases() + exact_cases()
     for name, spec, dtype, values in cases + others:
         array = pack(dtype, values)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import struct
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -235,6 +236,16 @@ def main() -> None:
             for name, dtype, payload, where in cases:
                 fields = [name, spec, dtype, str(made.count), payload.hex() or "-", where]
                 lines.append(" ".join(fields))
+    for format in ALL:
+        if format.name not in ("int8", "int5", "int4", "mxint8"):
+            continue
+        powers = replace(format, scale="e8m0")
+        made = Payload(powers)
+        for name, dtype, payload, where in (
+            length_cases(powers) + code_cases(powers) + beyond_cases(powers)
+        ):
+            spec = f"{format.name}/{made.block}+shiftadd"
+            lines.append(f"{name} {spec} {dtype} {made.count} {payload.hex() or '-'} {where}")
     for spec, dtype, size in PLAIN:
         expected = 3 * size
         for length in (0, expected - 1, expected + 1, 2 * expected):

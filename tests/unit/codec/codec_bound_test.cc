@@ -29,7 +29,8 @@ std::string any_lossy_spec() {
   spec += *rc::gen::element("", "", "+sparse:0.2%", "+sparse:10%");
   if (row.rotates && *rc::gen::arbitrary<bool>()) spec += "+hadamard";
   // Not every format takes each of these.
-  const std::string laid_out = spec + *rc::gen::element("", "+mixed", "+adaptive", "+sr", "+sr");
+  const std::string laid_out =
+      spec + *rc::gen::element("", "+mixed", "+adaptive", "+sr", "+sr", "+shiftadd");
   return parse_codec_spec(laid_out).ok() ? laid_out : spec;
 }
 
@@ -164,8 +165,9 @@ TEST(CodecBound, RelativeErrorOnNormalDataIsWhatTheoryPredicts) {
 }
 
 TEST(CodecBound, NoFiniteBlockDecodesToInfinity) {
-  for (const char* spec : {"int8/32", "int4/32", "bf16", "mxint8", "mxfp8", "mxfp4", "int6/32",
-                           "int8/32+sparse:5%", "mxfp4+sparse:10%"}) {
+  for (const char* spec :
+       {"int8/32", "int4/32", "bf16", "mxint8", "mxfp8", "mxfp4", "int6/32", "int8/32+sparse:5%",
+        "mxfp4+sparse:10%", "int8+shiftadd", "int4+shiftadd"}) {
     for (const DataType type : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
       const Codec& codec = *find_codec(spec, type, ReduceOp::kSum).value();
       const float largest = type == DataType::kFloat32    ? std::numeric_limits<float>::max()

@@ -41,6 +41,9 @@ TEST(CodecSpec, NormalForms) {
         {"mxfp8+hops+floor+hadamard", "mxfp8:e4m3/32+hadamard+floor+hops"},
         {"int4+sr+hadamard", "int4/128+hadamard+sr"},
         {"mxfp8+sr+hops", "mxfp8:e4m3/32+hops+sr"},
+        {"shiftadd", "int8/128+shiftadd"},
+        {"shiftadd/32+hadamard", "int8/32+hadamard+shiftadd"},
+        {"mxint8+floor+shiftadd", "mxint8/32+shiftadd+floor"},
         {"mxfp4+sparse:0.01%", "mxfp4/32+sparse:0.01%"},
         {"five+sparse:1.50%", "five/32+sparse:1.5%"},
         {"int8+sparse:2.0%", "int8/128+sparse:2%"},
@@ -84,6 +87,14 @@ TEST(CodecSpec, ErrorsNameWhatIsAllowed) {
   EXPECT_THAT(error_of("bf16+hadamard"), HasSubstr("takes no modifier"));
   EXPECT_THAT(error_of("int8+floor"), HasSubstr("only the MX formats"));
   EXPECT_THAT(error_of("nvfp4+hops"), HasSubstr("only the MX formats"));
+  EXPECT_THAT(error_of("mxfp4+shiftadd"), HasSubstr("only int2 to int8 and mxint8"));
+  EXPECT_THAT(error_of("int1+shiftadd"), HasSubstr("only int2 to int8 and mxint8"));
+  EXPECT_THAT(error_of("int8+shiftadd+sparse:1%"), HasSubstr("outliers are added as floats"));
+  EXPECT_THAT(error_of("int4+mixed+shiftadd"), HasSubstr("differ from rank to rank"));
+  EXPECT_THAT(error_of("int4+shiftadd+sr"), HasSubstr("the same random numbers"));
+  EXPECT_THAT(error_of("shiftadd+shiftadd"), HasSubstr("stands twice"));
+  EXPECT_THAT(error_of("shiftadd/16"), HasSubstr("32, 64, 128"));
+  EXPECT_THAT(error_of("int8+shiftadd:8"), HasSubstr("is written \"shiftadd\""));
   EXPECT_THAT(error_of("mxfp4+floor:1"), HasSubstr("is written \"floor\""));
   for (const char* text :
        {"int4+sparse", "int4+sparse:", "int4+sparse:%", "int4+sparse:0%", "int4+sparse:0.00%",

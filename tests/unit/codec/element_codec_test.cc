@@ -30,13 +30,14 @@ std::string draw_spec() {
   uint32_t block = row.block_min;
   while (block < row.block_max && *rc::gen::arbitrary<bool>()) block *= 2;
   const bool rotates = row.rotates && *rc::gen::arbitrary<bool>();
+  const auto* const in_rows = *rc::gen::element("", "", "", "+rows:3", "+rows:70", "+rows:1500");
   const auto* const sparse =
       *rc::gen::element("", "", "", "+sparse:0.2%", "+sparse:3%", "+sparse:10%");
-  const auto* const in_rows = *rc::gen::element("", "", "", "+rows:3", "+rows:70", "+rows:1500");
   const std::string spec = std::string(row.name) + "/" + std::to_string(block) + in_rows + sparse +
                            (rotates ? "+hadamard" : "");
   // Not every format takes each of these.
-  const std::string laid_out = spec + *rc::gen::element("", "+mixed", "+adaptive", "+sr", "+sr");
+  const std::string laid_out =
+      spec + *rc::gen::element("", "+mixed", "+adaptive", "+sr", "+sr", "+shiftadd", "+shiftadd");
   return parse_codec_spec(laid_out).ok() ? laid_out : spec;
 }
 

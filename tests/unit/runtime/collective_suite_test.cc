@@ -45,6 +45,8 @@ constexpr Shape kShapes[] = {
     {DataType::kFloat16, ReduceOp::kAverage, "int5/32+mixed"},
     {DataType::kFloat32, ReduceOp::kSum, "int4/64+adaptive"},
     {DataType::kBFloat16, ReduceOp::kAverage, "int6/64+rows:1000+sparse:1%"},
+    {DataType::kFloat32, ReduceOp::kSum, "int8/32+shiftadd+hops"},
+    {DataType::kBFloat16, ReduceOp::kAverage, "int5/64+hadamard+shiftadd+hops"},
     {DataType::kFloat16, ReduceOp::kAverage, "int8/64+sparse:10%+hadamard"},
     {DataType::kBFloat16, ReduceOp::kSum, "exact"},
     {DataType::kBFloat16, ReduceOp::kAverage, "int8/64"},
