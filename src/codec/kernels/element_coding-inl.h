@@ -194,6 +194,48 @@ HWY_NOINLINE void dequantize_with(const Levels& levels, const uint8_t* HWY_RESTR
   }
 }
 
+// Integers under powers of two: the product is an addition to the exponent (L-Mul, arXiv
+// 2410.00907, without its offset, which would be an error here). True where no product leaves the
+// normal numbers.
+inline bool adds_exponents(const ElementFormat& format, const BlockScale* scales, size_t blocks) {
+  if (format.rule != ScaleRule::kE8M0Up && format.rule != ScaleRule::kE8M0Floor) return false;
+  constexpr uint32_t kOne = 127U << 23;
+  constexpr uint32_t kReach = 100U << 23;
+  return std::all_of(scales, scales + blocks, [](const BlockScale& scale) {
+    return float_bits(scale.scale) - (kOne - kReach) <= 2 * kReach;
+  });
+}
+
+// kBytes: codes of 8 bits, which need no sign of their own.
+template <bool kAdd, bool kBytes>
+HWY_NOINLINE void dequantize_powers(const ElementFormat& format, const uint8_t* HWY_RESTRICT codes,
+                                    size_t count, const BlockScale* HWY_RESTRICT scales,
+                                    float* HWY_RESTRICT tile) {
+  const DF df;
+  const DI di;
+  const auto up = static_cast<int>(32 - format.bits);
+  const auto log2 = static_cast<size_t>(std::countr_zero(format.block));
+  const size_t last = (count - 1) >> log2;
+  for (size_t at = 0; at < count; at += kLanes) {
+    const float scale = scales[std::min(at >> log2, last)].scale;
+    const auto exponent = hn::Set(di, static_cast<int32_t>(float_bits(scale)) - (127 << 23));
+    VI integer;
+    if constexpr (kBytes) {
+      const hn::Rebind<int8_t, DI> db;
+      integer = hn::PromoteTo(di, hn::LoadU(db, reinterpret_cast<const int8_t*>(codes) + at));
+    } else {
+      const auto code = hn::PromoteTo(di, hn::LoadU(hn::Rebind<uint8_t, DI>(), codes + at));
+      integer = hn::ShiftRightSame(hn::ShiftLeftSame(code, up), up);
+    }
+    const auto level = hn::BitCast(di, hn::ConvertTo(df, integer));
+    // Zero has no exponent to add to.
+    const auto term = hn::IfThenElseZero(hn::Ne(integer, hn::Zero(di)), exponent);
+    auto value = hn::BitCast(df, hn::Add(level, term));
+    if constexpr (kAdd) value = hn::Add(hn::Load(df, tile + at), value);
+    hn::Store(value, df, tile + at);
+  }
+}
+
 class IntegerLevels {
  public:
   explicit IntegerLevels(const ElementFormat& format)
@@ -233,6 +275,10 @@ HWY_INLINE void dequantize_to(const ElementFormat& format, const uint8_t* codes,
   if (count == 0) return;
   const size_t block = format.block;
   if (format.family == ElementFamily::kInteger) {
+    if (adds_exponents(format, scales, count / block)) {
+      return format.bits == 8 ? dequantize_powers<kAdd, true>(format, codes, count, scales, tile)
+                              : dequantize_powers<kAdd, false>(format, codes, count, scales, tile);
+    }
     return dequantize_with<kAdd>(IntegerLevels(format), codes, count, block, scales, tile);
   }
 #if TERSUM_HAS_LOOKUP16

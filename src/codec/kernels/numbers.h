@@ -39,6 +39,14 @@ inline void store_unaligned(void* to, T value) {
   std::memcpy(to, &value, sizeof(T));
 }
 
+// value * 2^exponent by an addition to the exponent field: exact, and the product's bits, where
+// both are normal numbers (or the value is 0).
+inline float add_exponent(float value, int exponent) {
+  const uint32_t bits = float_bits(value);
+  if ((bits & ~kFloatSignBit) == 0) return value;
+  return float_from_bits(bits + (static_cast<uint32_t>(exponent) << 23));
+}
+
 inline float canonical_nan(float value) {
   return value != value ? float_from_bits(kFloatNan) : value;
 }

@@ -1,0 +1,98 @@
+// Sums of packed codes without unpacking, against the scalar reference and memcpy, on one core.
+//
+//   packed_sum_bench [--rounds N]
+//
+// 2-bit codes by table (pair_sum.h) and bit planes (plane_sum.h), 262,144 codes a stream. Every
+// round times memcpy of a stream, the reference and the kernel once; medians over the rounds.
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "codec/kernels/dispatch.h"
+#include "codec/kernels/pair_sum.h"
+#include "codec/kernels/plane_sum.h"
+#include "timed_kernels.h"
+
+namespace tersum {
+namespace {
+
+constexpr size_t kCodes = 262'144;
+constexpr size_t kWidest = 9;
+
+struct Streams {
+  Streams() : a(kCodes * kWidest / 8, 0), b(kCodes * kWidest / 8, 1), sum(kCodes * kWidest / 8, 2) {
+    std::mt19937_64 random(1);
+    for (size_t i = 0; i < kCodes * kWidest / 8; ++i) {
+      a.data()[i] = static_cast<std::byte>(random());
+      b.data()[i] = static_cast<std::byte>(random());
+    }
+  }
+  Array<std::byte> a, b, sum;
+};
+
+struct Timing {
+  double reference = 0;  // codes per nanosecond
+  double kernel = 0;
+  double times = 0;  // the median of the ratios
+};
+
+template <class Reference, class Kernel>
+Timing time_both(size_t rounds, const Reference& reference, const Kernel& kernel) {
+  const SystemClock clock;
+  std::vector<double> slow;
+  std::vector<double> fast;
+  std::vector<double> times;
+  for (size_t round = 0; round < rounds; ++round) {
+    slow.push_back(seconds_of(clock, reference, 1));
+    fast.push_back(seconds_of(clock, kernel, 20));
+    times.push_back(slow.back() / fast.back());
+  }
+  constexpr double kGiga = 1e-9 * static_cast<double>(kCodes);
+  return {kGiga / median(slow), kGiga / median(fast), median(times)};
+}
+
+void print(const std::string& name, const Timing& timing) {
+  std::printf("%-24s reference %7.2f G codes/s | kernel %7.2f | %6.1fx\n", name.c_str(),
+              timing.reference, timing.kernel, timing.times);
+}
+
+void run(size_t rounds) {
+  const Streams s;
+  const PairTable table = mean_pair_table();
+  const size_t bytes = kCodes / kPairCodes;
+  for (const int64_t target : available_targets()) {
+    if (target == kReferenceTarget) continue;
+    const auto add = [&](int64_t which) {
+      return
+          [&, which] { add_pairs_of(which)(table, s.a.data(), s.b.data(), bytes, s.sum.data()); };
+    };
+    print("2-bit table, " + std::string(target_name(target)),
+          time_both(rounds, add(kReferenceTarget), add(target)));
+  }
+  for (size_t bits = 1; bits < kWidest; ++bits) {
+    const auto reference = [&] {
+      add_planes_reference(s.a.data(), bits, s.b.data(), bits, kCodes, s.sum.data());
+    };
+    const auto kernel = [&] {
+      add_planes(s.a.data(), bits, s.b.data(), bits, kCodes, s.sum.data());
+    };
+    print(std::to_string(bits) + " planes", time_both(rounds, reference, kernel));
+  }
+}
+
+}  // namespace
+}  // namespace tersum
+
+int main(int argc, char** argv) {
+  size_t rounds = 31;
+  const bool has_rounds = argc == 3 && std::string(argv[1]) == "--rounds";
+  if (argc > 1 && !has_rounds) {
+    std::fprintf(stderr, "usage: packed_sum_bench [--rounds N]\n");
+    return 2;
+  }
+  if (has_rounds) std::from_chars(argv[2], argv[2] + std::strlen(argv[2]), rounds);
+  tersum::run(rounds < 1 ? 1 : rounds);
+  return 0;
+}
