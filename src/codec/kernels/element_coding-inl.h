@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <limits>
 
 #include "codec/kernels/element_kernels.h"
 #include "codec/kernels/element_reference.h"
@@ -31,63 +33,56 @@ class IntegerCoder {
   int32_t mask_;
 };
 
+// Adding 2^(e + 23 - m), e the value's exponent or the least normal one, leaves the value in steps
+// of its own grid in the sum's lowest bits, rounded by the addition itself. With the exponent field
+// added to those they are the code: a carry out of the mantissa goes where it belongs.
+template <bool kBytes>
 class MinifloatCoder {
  public:
   explicit MinifloatCoder(const ElementFormat& format)
-      : shift_(23 - format.mantissa_bits),
-        sign_shift_(static_cast<int>(32 - format.bits)),
-        rebias_((126 + format.least_exponent) << format.mantissa_bits),
-        level_max_(format.level_max),
-        // Powers of two from their exponents: exact.
-        least_normal_(float_from_bits(static_cast<uint32_t>(127 + format.least_exponent) << 23)),
-        to_steps_(float_from_bits(
-            static_cast<uint32_t>(127 + format.mantissa_bits - format.least_exponent) << 23)) {}
+      : to_code_(23 - format.mantissa_bits),
+        up_(static_cast<int>(32 - format.bits)),
+        least_field_((127 + format.least_exponent) << 23),
+        level_max_(format.level_max) {
+    // The exponent field that the least normal number has is no part of the code; what takes it out
+    // modulo 2^bits is even, so that ties stay ties to even.
+    const int32_t rebias = -(least_field_ >> to_code_) & ((1 << format.bits) - 1);
+    to_grid_ = ((23 - format.mantissa_bits) << 23) + rebias;
+  }
 
   HWY_INLINE VI code(VF scaled) const {
     const DF df;
     const DI di;
     const auto bits = hn::BitCast(di, scaled);
-    const auto unsigned_bits = hn::And(bits, hn::Set(di, 0x7fffffff));
-    const auto sign = hn::Xor(bits, unsigned_bits);
-    const auto magnitude = hn::Min(hn::BitCast(df, unsigned_bits), hn::Set(df, level_max_));
-    const auto small = nearest_int(
-        hn::Mul(hn::Min(magnitude, hn::Set(df, least_normal_)), hn::Set(df, to_steps_)));
-    const auto m = hn::BitCast(di, magnitude);
-    const auto odd = hn::And(hn::ShiftRightSame(m, shift_), hn::Set(di, 1));
-    const auto half = hn::Set(di, (1 << (shift_ - 1)) - 1);
-    const auto rounded = hn::ShiftRightSame(hn::Add(hn::Add(m, half), odd), shift_);
-    const auto normal = hn::Sub(rounded, hn::Set(di, rebias_));
-    const auto is_small = hn::RebindMask(di, hn::Lt(magnitude, hn::Set(df, least_normal_)));
-    const auto code = hn::IfThenElse(is_small, small, normal);
-    // An arithmetic shift takes the sign to its place and, for bytes, to where a signed one has it.
-    const auto top = hn::ShiftRightSame(sign, sign_shift_);
-    return sign_shift_ == 24 ? hn::Or(code, top)
-                             : hn::Or(code, hn::And(top, hn::Set(di, 1 << (31 - sign_shift_))));
+    const auto magnitude = hn::Min(hn::Abs(scaled), hn::Set(df, level_max_));
+    const auto field = hn::Max(hn::And(hn::BitCast(di, magnitude), hn::Set(di, 0x7f800000)),
+                               hn::Set(di, least_field_));
+    const auto grid = hn::BitCast(df, hn::Add(field, hn::Set(di, to_grid_)));
+    const auto steps = hn::BitCast(di, hn::Add(magnitude, grid));
+    const auto code = hn::Add(steps, hn::ShiftRightSame(field, to_code_));
+    // The code to the top of the lane, the sign into its place, and back: as signed bytes, or as
+    // the bits that shorter codes have.
+    const auto sign = hn::And(bits, hn::Set(di, INT32_MIN));
+    const auto top = hn::Or(hn::ShiftLeftSame(code, up_), sign);
+    if constexpr (kBytes) return hn::ShiftRight<24>(top);
+    return hn::BitCast(di, hn::ShiftRightSame(hn::BitCast(DU(), top), up_));
   }
 
  private:
-  int shift_;
-  int sign_shift_;
-  int32_t rebias_;
+  int to_code_;
+  int up_;
+  int32_t least_field_;
+  int32_t to_grid_;
   float level_max_;
-  float least_normal_;
-  float to_steps_;
 };
 
 class TableCoder {
  public:
   explicit TableCoder(const ElementFormat& format)
-      : thresholds_(format.thresholds.data()), count_(format.threshold_count) {
-#if TERSUM_HAS_LOOKUP16
-    if (count_ == kTreeNodes) fill_tree();
-#endif
-  }
+      : thresholds_(format.thresholds.data()), count_(format.threshold_count) {}
 
   HWY_INLINE VI code(VF scaled) const {
     const DI di;
-#if TERSUM_HAS_LOOKUP16
-    if (count_ == kTreeNodes) return search(scaled);
-#endif
     auto code = hn::Zero(di);
     for (uint32_t k = 0; k < count_; ++k) {
       const auto above = hn::Ge(scaled, hn::Set(DF(), thresholds_[k]));
@@ -98,19 +93,25 @@ class TableCoder {
   }
 
  private:
-  static constexpr uint32_t kTreeNodes = 15;
+  const float* thresholds_;
+  uint32_t count_;
+};
 
 #if TERSUM_HAS_LOOKUP16
-  // Node n of a search tree over 15 thresholds has the children 2n and 2n + 1.
-  void fill_tree() {
+inline constexpr uint32_t kTreeNodes = 15;
+
+// Node n of a search tree over 15 thresholds has the children 2n and 2n + 1.
+class TreeCoder {
+ public:
+  explicit TreeCoder(const ElementFormat& format) {
     tree_[0] = 0;
     for (uint32_t node = 1; node <= kTreeNodes; ++node) {
       const auto level = static_cast<uint32_t>(std::bit_width(node)) - 1;
       const uint32_t in_level = node - (1U << level);
-      tree_[node] = thresholds_[((2 * in_level + 1) << (3 - level)) - 1];
+      tree_[node] = format.thresholds[((2 * in_level + 1) << (3 - level)) - 1];
     }
   }
-  HWY_INLINE VI search(VF scaled) const {
+  HWY_INLINE VI code(VF scaled) const {
     const DI di;
     const auto tree = hn::Load(DF(), tree_);
     auto node = hn::Set(di, 1);
@@ -121,12 +122,54 @@ class TableCoder {
     }
     return hn::Sub(node, hn::Set(di, 16));
   }
-  alignas(64) float tree_[16];
-#endif
 
-  const float* thresholds_;
-  uint32_t count_;
+ private:
+  alignas(64) float tree_[16];
 };
+
+// Levels within 1, whose thresholds lie far enough apart that each of 31 cells of one width has at
+// most one: a value is beyond those of the cells before its own, and is compared with that of its
+// own. Which cell a value is in only has to be monotone, and is, whatever rounding does.
+class CellCoder {
+ public:
+  explicit CellCoder(const ElementFormat& format) {
+    std::fill_n(thresholds_, kCells, std::numeric_limits<float>::infinity());
+    fits_ = format.level_max <= 1 && format.threshold_count < 16;
+    int next = -kReach;
+    for (uint32_t k = 0; k < format.threshold_count && fits_; ++k) {
+      const int cell = static_cast<int>(std::lrint(format.thresholds[k] * kPerUnit));
+      fits_ = cell >= next && cell <= kReach;
+      for (; next <= cell && fits_; ++next) codes_[place(next)] = static_cast<int32_t>(k);
+      if (fits_) thresholds_[place(cell)] = format.thresholds[k];
+    }
+    for (; next <= kReach && fits_; ++next) {
+      codes_[place(next)] = static_cast<int32_t>(format.threshold_count);
+    }
+  }
+  // False: the thresholds are too close for it.
+  [[nodiscard]] bool fits() const { return fits_; }
+
+  HWY_INLINE VI code(VF scaled) const {
+    const DI di;
+    const auto cell = nearest_int(hn::Mul(scaled, hn::Set(DF(), kPerUnit)));
+    const auto threshold = lookup32(thresholds_, cell);
+    const auto code = lookup32(codes_, cell);
+    const auto above = hn::RebindMask(di, hn::Ge(scaled, threshold));
+    return hn::IfThenElse(above, hn::Add(code, hn::Set(di, 1)), code);
+  }
+
+ private:
+  static constexpr int kCells = 32;
+  static constexpr int kReach = 15;
+  // |scaled| is at most 1 and a rounding: cells -15 to 15.
+  static constexpr float kPerUnit = 15.4375F;
+  static size_t place(int cell) { return static_cast<size_t>(cell & (kCells - 1)); }
+
+  alignas(64) float thresholds_[kCells];
+  alignas(64) int32_t codes_[kCells] = {};
+  bool fits_ = false;
+};
+#endif
 
 // Four vectors at a time: what lies behind `count` is padding, whose codes mean nothing.
 template <class Coder>
@@ -154,6 +197,20 @@ inline bool is_special(const ElementFormat& format, const BlockScale& scale) {
   return !(scale.scale > 0) || scale.pre != 1.0F || scale.scale > 0.5F * format.scale_max;
 }
 
+void quantize_by_table(const ElementFormat& format, const float* tile, size_t count,
+                       const BlockScale* scales, uint8_t* codes) {
+#if TERSUM_HAS_LOOKUP16
+  if (format.threshold_count == kTreeNodes) {
+    const CellCoder cells(format);
+    if (cells.fits()) {
+      return quantize_with(cells, tile, count, format.block, scales, codes);
+    }
+    return quantize_with(TreeCoder(format), tile, count, format.block, scales, codes);
+  }
+#endif
+  quantize_with(TableCoder(format), tile, count, format.block, scales, codes);
+}
+
 void quantize_tile(const ElementFormat& format, const float* tile, size_t count,
                    const BlockScale* scales, uint8_t* codes) {
   if (count == 0) return;
@@ -162,10 +219,14 @@ void quantize_tile(const ElementFormat& format, const float* tile, size_t count,
       quantize_with(IntegerCoder(format), tile, count, format.block, scales, codes);
       break;
     case ElementFamily::kMinifloat:
-      quantize_with(MinifloatCoder(format), tile, count, format.block, scales, codes);
+      if (format.bits == 8) {
+        quantize_with(MinifloatCoder<true>(format), tile, count, format.block, scales, codes);
+      } else {
+        quantize_with(MinifloatCoder<false>(format), tile, count, format.block, scales, codes);
+      }
       break;
     case ElementFamily::kTable:
-      quantize_with(TableCoder(format), tile, count, format.block, scales, codes);
+      quantize_by_table(format, tile, count, scales, codes);
       break;
   }
   // A scale that was rounded down leaves integers beyond the last code in any block.
@@ -182,66 +243,35 @@ HWY_NOINLINE void dequantize_with(const Levels& levels, const uint8_t* HWY_RESTR
                                   size_t count, size_t block, const BlockScale* HWY_RESTRICT scales,
                                   float* HWY_RESTRICT tile) {
   const DF df;
-  const hn::Rebind<uint8_t, DI> db;
   const auto log2 = static_cast<size_t>(std::countr_zero(block));
   const size_t last = (count - 1) >> log2;
   for (size_t at = 0; at < count; at += kLanes) {
     const auto scale = hn::Set(df, scales[std::min(at >> log2, last)].scale);
-    const auto code = hn::PromoteTo(DI(), hn::LoadU(db, codes + at));
-    auto value = hn::Mul(levels.of(code), scale);
+    auto value = hn::Mul(levels.of(codes + at), scale);
     if constexpr (kAdd) value = hn::Add(hn::Load(df, tile + at), value);
     hn::Store(value, df, tile + at);
   }
 }
 
-// Integers under powers of two: the product is an addition to the exponent (L-Mul, arXiv
-// 2410.00907, without its offset, which would be an error here). True where no product leaves the
-// normal numbers.
-inline bool adds_exponents(const ElementFormat& format, const BlockScale* scales, size_t blocks) {
-  if (format.rule != ScaleRule::kE8M0Up && format.rule != ScaleRule::kE8M0Floor) return false;
-  constexpr uint32_t kOne = 127U << 23;
-  constexpr uint32_t kReach = 100U << 23;
-  return std::all_of(scales, scales + blocks, [](const BlockScale& scale) {
-    return float_bits(scale.scale) - (kOne - kReach) <= 2 * kReach;
-  });
+HWY_INLINE VI load_codes(const uint8_t* codes) {
+  return hn::PromoteTo(DI(), hn::LoadU(hn::Rebind<uint8_t, DI>(), codes));
 }
 
-// kBytes: codes of 8 bits, which need no sign of their own.
-template <bool kAdd, bool kBytes>
-HWY_NOINLINE void dequantize_powers(const ElementFormat& format, const uint8_t* HWY_RESTRICT codes,
-                                    size_t count, const BlockScale* HWY_RESTRICT scales,
-                                    float* HWY_RESTRICT tile) {
-  const DF df;
-  const DI di;
-  const auto up = static_cast<int>(32 - format.bits);
-  const auto log2 = static_cast<size_t>(std::countr_zero(format.block));
-  const size_t last = (count - 1) >> log2;
-  for (size_t at = 0; at < count; at += kLanes) {
-    const float scale = scales[std::min(at >> log2, last)].scale;
-    const auto exponent = hn::Set(di, static_cast<int32_t>(float_bits(scale)) - (127 << 23));
-    VI integer;
-    if constexpr (kBytes) {
-      const hn::Rebind<int8_t, DI> db;
-      integer = hn::PromoteTo(di, hn::LoadU(db, reinterpret_cast<const int8_t*>(codes) + at));
-    } else {
-      const auto code = hn::PromoteTo(di, hn::LoadU(hn::Rebind<uint8_t, DI>(), codes + at));
-      integer = hn::ShiftRightSame(hn::ShiftLeftSame(code, up), up);
-    }
-    const auto level = hn::BitCast(di, hn::ConvertTo(df, integer));
-    // Zero has no exponent to add to.
-    const auto term = hn::IfThenElseZero(hn::Ne(integer, hn::Zero(di)), exponent);
-    auto value = hn::BitCast(df, hn::Add(level, term));
-    if constexpr (kAdd) value = hn::Add(hn::Load(df, tile + at), value);
-    hn::Store(value, df, tile + at);
+// Integers of 8 bits have their sign.
+struct ByteLevels {
+  HWY_INLINE VF of(const uint8_t* codes) const {
+    const auto* const bytes = reinterpret_cast<const int8_t*>(codes);
+    return hn::ConvertTo(DF(), hn::PromoteTo(DI(), hn::LoadU(hn::Rebind<int8_t, DI>(), bytes)));
   }
-}
+};
 
 class IntegerLevels {
  public:
   explicit IntegerLevels(const ElementFormat& format)
       : shift_(static_cast<int>(32 - format.bits)) {}
-  HWY_INLINE VF of(VI code) const {
-    return hn::ConvertTo(DF(), hn::ShiftRightSame(hn::ShiftLeftSame(code, shift_), shift_));
+  HWY_INLINE VF of(const uint8_t* codes) const {
+    const auto top = hn::ShiftLeftSame(load_codes(codes), shift_);
+    return hn::ConvertTo(DF(), hn::ShiftRightSame(top, shift_));
   }
 
  private:
@@ -251,7 +281,9 @@ class IntegerLevels {
 class TableLevels {
  public:
   explicit TableLevels(const ElementFormat& format) : levels_(format.levels.data()) {}
-  HWY_INLINE VF of(VI code) const { return hn::GatherIndex(DF(), levels_, code); }
+  HWY_INLINE VF of(const uint8_t* codes) const {
+    return hn::GatherIndex(DF(), levels_, load_codes(codes));
+  }
 
  private:
   const float* levels_;
@@ -262,7 +294,7 @@ class SmallLevels {
  public:
   explicit SmallLevels(const ElementFormat& format)
       : levels_(hn::LoadU(DF(), format.levels.data())) {}
-  HWY_INLINE VF of(VI code) const { return lookup16(levels_, code); }
+  HWY_INLINE VF of(const uint8_t* codes) const { return lookup16(levels_, load_codes(codes)); }
 
  private:
   VF levels_;
@@ -275,9 +307,8 @@ HWY_INLINE void dequantize_to(const ElementFormat& format, const uint8_t* codes,
   if (count == 0) return;
   const size_t block = format.block;
   if (format.family == ElementFamily::kInteger) {
-    if (adds_exponents(format, scales, count / block)) {
-      return format.bits == 8 ? dequantize_powers<kAdd, true>(format, codes, count, scales, tile)
-                              : dequantize_powers<kAdd, false>(format, codes, count, scales, tile);
+    if (format.bits == 8) {
+      return dequantize_with<kAdd>(ByteLevels(), codes, count, block, scales, tile);
     }
     return dequantize_with<kAdd>(IntegerLevels(format), codes, count, block, scales, tile);
   }

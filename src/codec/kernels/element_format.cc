@@ -175,25 +175,38 @@ float choose_scale(const ElementFormat& format, uint32_t absmax_bits, float tens
   return 0;
 }
 
-// Powers of two, without the calls and divisions of the general way where everything is normal.
+// Powers of two, without the calls and divisions of the general way where everything is normal, and
+// without a branch for each block: the few others are done again.
 void choose_powers(const ElementFormat& format, const uint32_t* absmax_bits, size_t blocks,
                    std::byte* wire, BlockScale* scales) {
   constexpr uint32_t kMantissa = 0x007fffffU;
+  constexpr int kLeast = -100;
   const uint32_t level_bits = float_bits(format.level_max);
-  const bool rounds_up = format.rule == ScaleRule::kE8M0Up;
-  const int top = exponent_of(format.scale_max);
+  // Carries into the exponent where the mantissa is larger than the level's.
+  const uint32_t up = format.rule == ScaleRule::kE8M0Up ? kMantissa - (level_bits & kMantissa) : 0;
+  const int level_field = static_cast<int>(level_bits >> 23);
+  const int to_byte = kE8M0Bias - format.scale_exponent;
+  const auto range = static_cast<uint32_t>(std::min(exponent_of(format.scale_max), 120) - kLeast);
+  uint32_t special = 0;
+  const auto is_special = [&](uint32_t bits, int exponent) {
+    const bool beyond = static_cast<uint32_t>(exponent - kLeast) > range;
+    return static_cast<uint32_t>(beyond) | static_cast<uint32_t>(bits >= format.overflow_bits) |
+           static_cast<uint32_t>(bits < kLeastNormalBits);
+  };
+  const auto exponent_at = [&](size_t b) {
+    return static_cast<int>((absmax_bits[b] + up) >> 23) - level_field;
+  };
   for (size_t b = 0; b < blocks; ++b) {
-    const uint32_t bits = absmax_bits[b];
-    const bool up = rounds_up && (bits & kMantissa) > (level_bits & kMantissa);
-    const int exponent = static_cast<int>(bits >> 23) - static_cast<int>(level_bits >> 23) + up;
-    const bool plain = bits >= kLeastNormalBits && bits < format.overflow_bits &&
-                       exponent >= -100 && exponent <= std::min(top, 120);
-    if (plain) {
-      wire[b] = static_cast<std::byte>(exponent - format.scale_exponent + kE8M0Bias);
-      scales[b] = {power_of_two(exponent), 1, power_of_two(-exponent)};
-    } else {
-      scales[b] = make_block_scale(choose_scale(format, bits, 0, wire + b));
-    }
+    const int exponent = exponent_at(b);
+    special |= is_special(absmax_bits[b], exponent);
+    wire[b] = static_cast<std::byte>(exponent + to_byte);
+    scales[b] = {float_from_bits(static_cast<uint32_t>(127 + exponent) << 23), 1,
+                 float_from_bits(static_cast<uint32_t>(127 - exponent) << 23)};
+  }
+  if (special == 0) return;
+  for (size_t b = 0; b < blocks; ++b) {
+    if (is_special(absmax_bits[b], exponent_at(b)) == 0) continue;
+    scales[b] = make_block_scale(choose_scale(format, absmax_bits[b], 0, wire + b));
   }
 }
 

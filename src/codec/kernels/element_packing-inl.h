@@ -40,19 +40,66 @@ HWY_INLINE void store_planes(const VPlane (&codes)[kPlaneVectors], size_t bits,
   }
 }
 
-HWY_INLINE void load_planes(const std::byte* HWY_RESTRICT wire, size_t bits,
-                            VPlane (&codes)[kPlaneVectors]) {
-  const DPlane d;
-  for (auto& code : codes) code = hn::Zero(d);
-  for (size_t bit = 0; bit < bits; ++bit) {
-    const auto one = hn::Set(d, static_cast<uint8_t>(1U << bit));
-    for (size_t v = 0; v < kPlaneVectors; ++v) {
-      uint8_t mask[kMaskMemory] = {};
-      std::memcpy(mask, wire + bit * kPlaneBytes + v * kPlaneLanes / 8, kPlaneLanes / 8);
-      codes[v] = hn::Or(codes[v], hn::IfThenElseZero(hn::LoadMaskBits(d, mask), one));
+// In each run of 8 bytes, bit i of byte k and bit k of byte i exchanged.
+HWY_INLINE VPlane transpose_bits(VPlane v) {
+  const hn::Repartition<uint64_t, DPlane> dq;
+  auto x = hn::BitCast(dq, v);
+  const auto exchange = [&x, dq](auto shifted, uint64_t mask) {
+    return hn::And(hn::Xor(x, shifted), hn::Set(dq, mask));
+  };
+  auto t = exchange(hn::ShiftRight<7>(x), 0x00aa00aa00aa00aaULL);
+  x = hn::Xor(hn::Xor(x, t), hn::ShiftLeft<7>(t));
+  t = exchange(hn::ShiftRight<14>(x), 0x0000cccc0000ccccULL);
+  x = hn::Xor(hn::Xor(x, t), hn::ShiftLeft<14>(t));
+  t = exchange(hn::ShiftRight<28>(x), 0x00000000f0f0f0f0ULL);
+  x = hn::Xor(hn::Xor(x, t), hn::ShiftLeft<28>(t));
+  return hn::BitCast(DPlane(), x);
+}
+
+// Codes of a group from its planes: the bytes that hold bits of the same 8 codes side by side,
+// plane after plane, then transposed.
+class PlaneLoader {
+ public:
+  explicit PlaneLoader(size_t bits) : bytes_(bits * kPlaneBytes) {
+    for (size_t i = 0; i < kPlaneGroup; ++i) {
+      const size_t from = i % 8 * kPlaneBytes + i / 8;
+      const bool is_there = i % 8 < bits;
+      low_[i] = is_there && from < kHalf ? static_cast<uint8_t>(from) : kNone;
+      high_[i] = is_there && from >= kHalf ? static_cast<uint8_t>(from - kHalf) : kNone;
     }
   }
-}
+
+  // Group `group` of `groups` at `wire`. Two halves are read; behind the last groups, which are
+  // shorter, there may be nothing.
+  HWY_INLINE void load(const std::byte* HWY_RESTRICT wire, size_t group, size_t groups,
+                       VPlane (&codes)[kPlaneVectors]) const {
+    const std::byte* const from = wire + group * bytes_;
+    if (HWY_LIKELY((groups - group) * bytes_ >= 2 * kHalf)) return load_whole(from, codes);
+    std::byte copy[2 * kHalf] = {};
+    std::memcpy(copy, from, bytes_);
+    load_whole(copy, codes);
+  }
+
+ private:
+  static constexpr size_t kHalf = 16;
+  static constexpr uint8_t kNone = 0x80;  // looks up 0
+
+  HWY_INLINE void load_whole(const std::byte* from, VPlane (&codes)[kPlaneVectors]) const {
+    const DPlane d;
+    const auto* const bytes = reinterpret_cast<const uint8_t*>(from);
+    const auto low = hn::LoadDup128(d, bytes);
+    const auto high = hn::LoadDup128(d, bytes + kHalf);
+    for (size_t v = 0; v < kPlaneVectors; ++v) {
+      const auto first = hn::TableLookupBytesOr0(low, hn::Load(d, low_ + v * kPlaneLanes));
+      const auto second = hn::TableLookupBytesOr0(high, hn::Load(d, high_ + v * kPlaneLanes));
+      codes[v] = transpose_bits(hn::Or(first, second));
+    }
+  }
+
+  size_t bytes_;
+  alignas(kPlaneGroup) uint8_t low_[kPlaneGroup];
+  alignas(kPlaneGroup) uint8_t high_[kPlaneGroup];
+};
 
 HWY_NOINLINE void pack_planes(size_t bits, const uint8_t* HWY_RESTRICT codes, size_t groups,
                               std::byte* HWY_RESTRICT wire) {
@@ -67,9 +114,10 @@ HWY_NOINLINE void pack_planes(size_t bits, const uint8_t* HWY_RESTRICT codes, si
 
 HWY_NOINLINE void unpack_planes(size_t bits, const std::byte* HWY_RESTRICT wire, size_t groups,
                                 uint8_t* HWY_RESTRICT codes) {
+  const PlaneLoader planes(bits);
   for (size_t g = 0; g < groups; ++g) {
     VPlane group[kPlaneVectors];
-    load_planes(wire + g * bits * kPlaneBytes, bits, group);
+    planes.load(wire, g, groups, group);
     for (size_t v = 0; v < kPlaneVectors; ++v) {
       hn::StoreU(group[v], DPlane(), codes + g * kPlaneGroup + v * kPlaneLanes);
     }
@@ -137,9 +185,10 @@ HWY_INLINE VPlane quotient(VPlane value, uint8_t step) {
 HWY_NOINLINE void unpack_triples(const std::byte* HWY_RESTRICT wire, size_t groups,
                                  uint8_t* HWY_RESTRICT codes) {
   const DPlane d;
+  const PlaneLoader planes(kTripleBits);
   for (size_t g = 0; g < groups; ++g) {
     VPlane triples[kPlaneVectors];
-    load_planes(wire + g * kTripleBits * kPlaneBytes, kTripleBits, triples);
+    planes.load(wire, g, groups, triples);
     for (size_t v = 0; v < kPlaneVectors; ++v) {
       const auto unknown = hn::Eq(hn::Max(triples[v], hn::Set(d, 125)), triples[v]);
       const auto none = hn::Set(d, kNoTriple);

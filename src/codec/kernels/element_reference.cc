@@ -293,7 +293,15 @@ uint8_t round_element(const ElementFormat& format, float value, const BlockScale
   return 0;
 }
 
+// An integer times a power of two is an addition to the exponent where no product leaves the normal
+// numbers (L-Mul, arXiv 2410.00907, without its offset, which would be an error here).
 float dequantize_element(const ElementFormat& format, uint8_t code, float scale) {
+  constexpr int kReach = 100;
+  const bool powers = format.rule == ScaleRule::kE8M0Up || format.rule == ScaleRule::kE8M0Floor;
+  const int exponent = static_cast<int>(float_bits(scale) >> 23) - 127;
+  if (powers && format.family == ElementFamily::kInteger && std::abs(exponent) <= kReach) {
+    return add_exponent(format.levels[code], exponent);
+  }
   return format.levels[code] * scale;
 }
 

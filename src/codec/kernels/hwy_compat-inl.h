@@ -70,6 +70,14 @@ HWY_INLINE VI nearest_int(VF value) {
 HWY_INLINE VF lookup16(VF table, VI index) {
   return VF{_mm512_permutexvar_ps(index.raw, table.raw)};
 }
+// table[index % 32]; the tables are aligned to 64 bytes.
+HWY_INLINE VF lookup32(const float* table, VI index) {
+  return VF{_mm512_permutex2var_ps(_mm512_load_ps(table), index.raw, _mm512_load_ps(table + 16))};
+}
+HWY_INLINE VI lookup32(const int32_t* table, VI index) {
+  return VI{_mm512_permutex2var_epi32(_mm512_load_si512(table), index.raw,
+                                      _mm512_load_si512(table + 16))};
+}
 #endif
 
 // 4 * kLanes integers that each fit an int8, as one vector of bytes and back in memory in the order

@@ -35,7 +35,8 @@ TEST(ExponentAdd, IsTheProductOfEveryCodeAndPowerOfTwo) {
   EXPECT_EQ(differing, 0u);
 }
 
-// What decodes E8M0 blocks takes that way in the middle of the range and multiplies at its ends.
+// The scalar reference decodes E8M0 blocks so in the middle of the range, and multiplies at its
+// ends; the vector kernels always multiply.
 TEST(ExponentAdd, DecodesAsTheProductOnEveryInstructionSet) {
   ElementFormat format = mxint8_format();
   format.block = 32;
