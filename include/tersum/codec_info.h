@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,8 +22,16 @@ namespace tersum {
 // their normal forms are equal.
 Result<std::string> normalize_codec(std::string_view spec);
 
-// The known formats without block: "exact", "bf16", "int8", "int4".
+// The known formats without block: "exact", "bf16", "int8", "int4", …; tables are not among them.
 std::vector<std::string> known_codecs();
+
+// Makes levels a format of this process: 2, 4, 8 or 16 of them, ascending, in [-1, 1], parts of the
+// largest magnitude of a block. The result is its spec, "table:" and 16 hexadecimal digits, which
+// means these levels wherever they are registered; ranks that use it register equal ones. Blocks
+// and modifiers may be put behind it. Levels of a file are "table:FILE", without a registration:
+// decimal numbers with white space between, '#' begins a comment. Nothing is ever forgotten.
+// kInvalidArgument names the level that is wrong.
+Result<std::string> register_table(std::span<const float> levels);
 
 // What a spec comes to for a value type and an operation.
 struct CodecInfo {

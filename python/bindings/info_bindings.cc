@@ -99,6 +99,12 @@ void bind_info(nb::module_& module) {
   module.def("active_isa", &active_isa, "The instruction set in use, e.g. \"avx3\".");
   module.def("available_isas", &available_isas, "All that this CPU can run, best first.");
   module.def("known_codecs", &known_codecs, "The formats, without block.");
+  module.def(
+      "register_table",
+      [](Floats levels) {
+        return value_or_throw(register_table(std::span(levels.data(), levels.size())));
+      },
+      nb::arg("levels"), "The spec of these levels.");
   module.def("codec_info", &describe_codec, nb::arg("spec"), nb::arg("dtype"), nb::arg("op"),
              "Normal form, element type, block, lossless, bits per value.");
   module.def(

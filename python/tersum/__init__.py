@@ -12,6 +12,7 @@ from tersum._arrays import DTYPES
 from tersum._capture_files import Capture, CaptureSummary
 from tersum._core import open_store
 from tersum._eager_capture import capture
+from tersum._level_tables import learn_table, register_table
 from tersum.codecs import (
     CodecInfo,
     CodecSpeed,
@@ -109,9 +110,11 @@ __all__ = [
     "encode_payload",
     "isa",
     "known_codecs",
+    "learn_table",
     "metrics_text",
     "open_store",
     "read_topology",
+    "register_table",
     "serve_metrics",
     "stats",
     "wire_version",

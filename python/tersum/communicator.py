@@ -15,6 +15,7 @@ from tersum._arrays import Source, Target, read_input, without_overlap
 from tersum._call_arguments import call_ms, call_options, target_for
 from tersum._coalesce import start_coalesced
 from tersum._eager_capture import CommunicatorCapture
+from tersum._level_tables import learn_codec
 from tersum._moves import MoveCalls
 from tersum.errors import InvalidArgumentError
 from tersum.store import MemoryStore, Store
@@ -414,6 +415,18 @@ class Communicator(MoveCalls):
         codec, plan, seconds, reason, options = self._core.choose(collective, count, dtype, op, how)
         weighed = tuple(PathOption(*option) for option in options)
         return PathChoice(codec, plan, seconds, reason, weighed)
+
+    def learn_codec(self, spec: str, x: object, *, weights: Any = None) -> str:
+        """Learns from all ranks' ``x`` the levels of ``spec``, ``"kmeans:K"`` or ``"kmeans:K/B"``:
+        K (2, 4, 8 or 16) levels that code such values with the least squared error in blocks of B
+        (64 if it is left out). Returns the spec of what was learned, ``"table:…/64"``, the same on
+        every rank, for any call of any group of theirs.
+
+        Collective; blocks. :func:`tersum.learn_table` says what ``x`` and ``weights`` are; arrays
+        may differ in shape from rank to rank. InvalidArgumentError if no rank has anything to learn
+        from.
+        """
+        return learn_codec(self, spec, x, weights)
 
     def save_flatten(self) -> bytes:
         """What calls with ``+flatten`` have learned, for :meth:`load_flatten`: equal on all ranks

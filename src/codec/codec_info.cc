@@ -4,6 +4,7 @@
 
 #include "codec/codec.h"
 #include "codec/codec_spec.h"
+#include "codec/level_tables.h"
 
 namespace tersum {
 
@@ -18,6 +19,12 @@ std::vector<std::string> known_codecs() {
   names.reserve(format_rows().size());
   for (const FormatRow& row : format_rows()) names.emplace_back(row.name);
   return names;
+}
+
+Result<std::string> register_table(std::span<const float> levels) {
+  const Result<uint16_t> number = register_level_table(levels);
+  if (!number.ok()) return number.status();
+  return "table:" + level_table(number.value()).name;
 }
 
 Result<CodecInfo> codec_info(std::string_view spec, DataType type, ReduceOp op) {

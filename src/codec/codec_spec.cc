@@ -9,6 +9,7 @@
 
 #include "codec/codec.h"
 #include "codec/codec_modifiers.h"
+#include "codec/level_tables.h"
 
 namespace tersum {
 namespace {
@@ -18,15 +19,31 @@ struct SpecParts {
   std::string_view base;
   std::string_view block;
   std::string_view modifiers;  // from the first '+' on
+  std::string_view table;      // what stands behind "table:", and is the base then
   bool has_block = false;
+  bool names_table = false;
 };
+
+constexpr std::string_view kTablePrefix = "table:";
+// Formats that are learned before they are specs.
+constexpr std::string_view kLearnedPrefix = "kmeans:";
+
+bool is_number(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
 
 SpecParts cut_spec(std::string_view text) {
   SpecParts parts;
   const size_t plus = std::min(text.find('+'), text.size());
   parts.modifiers = text.substr(plus);
   const std::string_view head = text.substr(0, plus);
-  const size_t slash = std::min(head.find('/'), head.size());
+  parts.names_table = head.starts_with(kTablePrefix);
+  size_t slash = std::min(head.find('/'), head.size());
+  if (parts.names_table) {
+    slash = std::min(head.rfind('/'), head.size());
+    if (slash < head.size() && !is_number(head.substr(slash + 1))) slash = head.size();
+    parts.table = head.substr(0, slash).substr(kTablePrefix.size());
+  }
   parts.base = head.substr(0, slash);
   parts.has_block = slash < head.size();
   if (parts.has_block) parts.block = head.substr(slash + 1);
@@ -35,6 +52,7 @@ SpecParts cut_spec(std::string_view text) {
 
 // The row's number.
 std::optional<size_t> find_format(std::string_view name) {
+  if (name.starts_with(kTablePrefix)) return kTableFormat;
   const auto rows = format_rows();
   const std::string_view full = full_format_name(name);
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -173,17 +191,22 @@ std::string known_format_names() {
     if (!names.empty()) names += ", ";
     names += row.name;
   }
-  return names;
+  return names + ", table:FILE";
 }
 
 bool read_spec(std::string_view text, PlainSpec& spec) {
   const SpecParts parts = cut_spec(text);
   const std::optional<size_t> format = find_format(parts.base);
   if (!format.has_value()) return false;
-  const FormatRow& row = format_rows()[*format];
   spec = {};
   spec.format = static_cast<uint8_t>(*format);
+  const FormatRow& row = format_row(spec);
   spec.block = row.default_block;
+  if (parts.names_table) {
+    const Result<uint16_t> table = find_level_table(parts.table);
+    if (!table.ok()) return false;
+    spec.table = table.value();
+  }
   if (parts.has_block) {
     if (!row.has_blocks()) return false;
     const std::optional<uint32_t> block = read_block(row, parts.block);
@@ -196,13 +219,20 @@ bool read_spec(std::string_view text, PlainSpec& spec) {
 Status explain_spec(std::string_view text) {
   const SpecParts parts = cut_spec(text);
   const std::optional<size_t> format = find_format(parts.base);
+  if (parts.base.starts_with(kLearnedPrefix)) {
+    return invalid_argument("codec " + quoted(text) +
+                            ": its levels are learned first, and the spec of what was learned is "
+                            "\"table:…\" (docs/codecs.md, \"Tables\")");
+  }
   if (!format.has_value()) {
     const std::string nearest = nearest_base(parts.base);
     return invalid_argument("unknown codec " + quoted(text) + ": known codecs are " +
                             known_format_names() + " (int8/32 sets the block)" +
                             (nearest.empty() ? "" : "; did you mean " + quoted(nearest) + "?"));
   }
-  const FormatRow& row = format_rows()[*format];
+  PlainSpec spec;
+  spec.format = static_cast<uint8_t>(*format);
+  const FormatRow& row = format_row(spec);
   if (parts.has_block && !row.has_blocks()) {
     return invalid_argument("codec " + quoted(text) + ": " + std::string(parts.base) +
                             " has no blocks; write " + quoted(parts.base));
@@ -211,9 +241,8 @@ Status explain_spec(std::string_view text) {
     return invalid_argument("codec " + quoted(text) + ": block " + quoted(parts.block) +
                             " is not allowed; " + allowed_blocks(row));
   }
-  PlainSpec spec;
-  spec.format = static_cast<uint8_t>(*format);
   spec.block = parts.has_block ? *read_block(row, parts.block) : row.default_block;
+  if (parts.names_table) TERSUM_RETURN_IF_ERROR(find_level_table(parts.table).status());
   return explain_modifiers(text, read_modifiers(row, parts, spec));
 }
 

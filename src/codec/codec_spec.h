@@ -2,10 +2,12 @@
 //
 //   spec     = base [ "/" block ] *( "+" modifier )
 //   base     = a name of format_registry.h, or an alias
+//            | "table:" name, the digest or the file of level_tables.h: no '+' in it, and what
+//              follows its last '/' is the block if it is a number
 //   block    = a power of two that the format allows
 //   modifier = name [ ":" parameter ], a row of codec_modifiers.h
 //
-// Thread safety: pure functions.
+// Thread safety: any thread. Pure but for table files, which are read once.
 #pragma once
 
 #include <string>

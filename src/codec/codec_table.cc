@@ -22,14 +22,13 @@ namespace {
 // The spec that serves `type` and `op`: the exact path where `spec` cannot.
 PlainSpec served_spec(const PlainSpec& spec, DataType type, ReduceOp op) {
   const bool sums = op == ReduceOp::kSum || op == ReduceOp::kAverage;
-  const bool is_same_type =
-      format_rows()[spec.format].name == "bf16" && type == DataType::kBFloat16;
+  const bool is_same_type = format_row(spec).name == "bf16" && type == DataType::kBFloat16;
   if (!sums || !is_short_float(type) || is_same_type) return {};
   return spec;
 }
 
 std::unique_ptr<const Codec> make_base(const PlainSpec& spec, DataType type) {
-  return format_rows()[spec.format].make(spec, type);
+  return format_row(spec).make(spec, type);
 }
 
 // The row of the integers with one bit more or less; `format` is that of one.

@@ -167,7 +167,8 @@ double ElementCodec::base_error_bound(double absmax) const {
   const double arithmetic = std::ldexp(3 * reach, -24);
   // To the nearest level, or to either neighbour.
   const double farthest = is_random_ ? format_.gap_max : format_.gap_max / 2;
-  return std::max(scale * farthest, absmax - reach) + arithmetic;
+  const double beyond = std::max(0.0, absmax - reach) + scale * format_.edge_max;
+  return std::max(scale * farthest, beyond) + arithmetic;
 }
 
 // Each error of the transformed block reaches each value of the block, and the transformed values

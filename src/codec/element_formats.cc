@@ -1,6 +1,7 @@
 #include "codec/element_formats.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <span>
@@ -97,10 +98,9 @@ void make_table(std::span<const float> sorted, ElementFormat& format) {
     format.thresholds[k] = 0.5F * sorted[k] + 0.5F * sorted[k + 1];
   }
   describe_levels(format, sorted);
-  const auto* const zero = std::min_element(sorted.begin(), sorted.end(), [](float a, float b) {
-                             return std::abs(a) < std::abs(b);
-                           }).base();
-  format.zero_code = static_cast<uint8_t>(zero - sorted.data());
+  // The first level that is not negative: times a scale of 0 it is +0.
+  const auto zero = std::find_if(sorted.begin(), sorted.end() - 1, [](float x) { return x >= 0; });
+  format.zero_code = static_cast<uint8_t>(zero - sorted.begin());
 }
 
 }  // namespace
@@ -124,8 +124,6 @@ ElementFormat sign_format() {
   ElementFormat format;
   constexpr float kSigns[] = {-1, 1};
   make_table(kSigns, format);
-  // A block of zeros decodes to +0, as in the other formats.
-  format.zero_code = 1;
   format.bits = 1;
   format.packing = Packing::kPlanes;
   format.rule = ScaleRule::kBf16Mean;
@@ -184,6 +182,17 @@ ElementFormat nf4_format() {
   make_table(kLevels, format);
   format.bits = 4;
   format.packing = Packing::kNibbles;
+  return format;
+}
+
+ElementFormat table_format(std::span<const float> levels) {
+  ElementFormat format;
+  make_table(levels, format);
+  format.bits = static_cast<uint32_t>(std::countr_zero(levels.size()));
+  format.packing = format.bits == 4 ? Packing::kNibbles : Packing::kPlanes;
+  // The scale is the block's largest magnitude, which the outer levels need not reach.
+  format.level_max = 1;
+  format.edge_max = std::max(1 + levels.front(), 1 - levels.back());
   return format;
 }
 

@@ -4,6 +4,8 @@
 // Thread safety: pure functions.
 #pragma once
 
+#include <span>
+
 #include "codec/kernels/element_format.h"
 
 namespace tersum {
@@ -41,5 +43,7 @@ ElementFormat nvfp4_format();
 
 // NormalFloat: 16 levels, the quantiles of a normal distribution.
 ElementFormat nf4_format();
+// `levels`: as level_tables.h has them, parts of a block's largest magnitude.
+ElementFormat table_format(std::span<const float> levels);
 
 }  // namespace tersum

@@ -8,6 +8,7 @@
 #include "codec/element_codec.h"
 #include "codec/element_formats.h"
 #include "codec/exact_codec.h"
+#include "codec/level_tables.h"
 
 namespace tersum {
 namespace {
@@ -33,6 +34,10 @@ std::unique_ptr<Codec> make_block(const PlainSpec& spec, DataType type) {
   return make_element<integer_format<kBits>>(spec, type);
 }
 
+std::unique_ptr<Codec> make_table(const PlainSpec& spec, DataType type) {
+  return make_element_codec(spec, table_format(level_table(spec.table).levels), type);
+}
+
 constexpr std::array kRows = {
     FormatRow{"exact", 0, 0, 0, false, make_exact},
     FormatRow{"bf16", 0, 0, 0, false, make_bf16},
@@ -55,6 +60,7 @@ constexpr std::array kRows = {
     FormatRow{"mxint8", 32, 32, 32, true, make_element<mxint8_format>},
     FormatRow{"nvfp4", 16, 16, 16, true, make_element<nvfp4_format>},
     FormatRow{"nf4", 64, 32, 1024, true, make_element<nf4_format>},
+    FormatRow{"table", 64, 32, 1024, true, make_table},
 };
 
 struct Alias {
@@ -67,11 +73,16 @@ constexpr std::array kAliases = {Alias{"mxfp8", "mxfp8:e4m3"}, Alias{"mxfp6", "m
 
 }  // namespace
 
-std::span<const FormatRow> format_rows() { return kRows; }
+const uint8_t kTableFormat = kRows.size() - 1;
+
+std::span<const FormatRow> format_rows() { return std::span(kRows).first(kTableFormat); }
+
+const FormatRow& format_row(const PlainSpec& spec) { return kRows[spec.format]; }
 
 CodecSpec describe_spec(const PlainSpec& spec) {
   CodecSpec text;
-  text.base = kRows[spec.format].name;
+  text.base = format_row(spec).name;
+  if (spec.format == kTableFormat) text.base += ":" + level_table(spec.table).name;
   text.block = spec.block;
   for (const ModifierRow& row : modifier_rows()) {
     if (row.is_set(spec)) text.modifiers.push_back(row.write(spec));

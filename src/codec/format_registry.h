@@ -17,6 +17,7 @@ namespace tersum {
 // What a spec says, in normal form.
 struct PlainSpec {
   uint8_t format = 0;     // row of the registry; 0 is exact
+  uint16_t table = 0;     // of level_tables.h; 0 but for kTableFormat
   uint32_t block = 0;     // 0 for formats without blocks
   bool flatten = false;   // known channels divided by their size, then as with hadamard
   bool hadamard = false;  // a Hadamard transform of each block before the base format
@@ -50,8 +51,11 @@ struct FormatRow {
   [[nodiscard]] constexpr bool has_blocks() const { return default_block != 0; }
 };
 
-// Row 0 is exact.
+// All formats that their names alone call up. Row 0 is exact.
 std::span<const FormatRow> format_rows();
+// Row of PlainSpec::format for "table:…", behind them.
+extern const uint8_t kTableFormat;
+const FormatRow& format_row(const PlainSpec& spec);
 
 // Another name of a format: "mxfp8" for "mxfp8:e4m3", "shiftadd" for "int8". The name itself if
 // there is none.

@@ -5,9 +5,12 @@
 // whole does; what an encoder wrote is never refused, comes back within the stated bound, and no
 // finite block comes back with anything else than finite numbers; what is accepted decodes to none
 // either.
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,6 +41,21 @@ constexpr uint32_t kCountMax = 3200;
 constexpr uint32_t kWiresMax = 11;
 constexpr std::byte kUntouched{0xa5};
 
+// Levels with and without a zero, up to all of one sign. Few: a process keeps all it ever knew.
+std::string choose_table(FuzzInput& input) {
+  static constexpr std::array kLevels = {-1.0F, -0.5F, -0.2F, -0.1F, 0.1F, 0.3F, 0.6F, 0.9F};
+  const uint8_t way = input.byte();
+  const size_t count = size_t{2} << (way & 3U);
+  if ((way & 4U) != 0) {
+    return register_table(std::span(kLevels).first(std::min(count, kLevels.size()))).value();
+  }
+  std::array<float, 16> levels{};
+  for (size_t i = 0; i < count; ++i) {
+    levels[i] = static_cast<float>(i) / 16 - static_cast<float>(way >> 5U) / 8;
+  }
+  return register_table(std::span(levels).first(count)).value();
+}
+
 const FormatRow& choose_row(FuzzInput& input) {
   static const char* const aim = std::getenv("TERSUM_FUZZ_FORMAT");
   const FormatRow& chosen = input.one_of(format_rows());
@@ -54,6 +72,8 @@ std::string choose_spec(FuzzInput& input) {
   std::string spec(row.name);
   if (!row.has_blocks()) return spec;
   const uint8_t choice = input.byte();
+  // A table takes nf4's place, with which it shares its blocks.
+  if (row.name == "nf4" && (choice & 32U) != 0) spec = choose_table(input);
   uint32_t block = row.block_min << (choice & 7U);
   if (block > row.block_max) block = row.default_block;
   spec += "/" + std::to_string(block);

@@ -44,7 +44,9 @@ def seed(row: int, choice: list[int], dtype: int, count: int, wire: bytes, value
 def main() -> None:
     """Writes all seeds."""
     CORPUS.mkdir(parents=True, exist_ok=True)
-    for row, format in enumerate(ALL, len(PLAIN)):
+    # Tables are no rows of the registry, and stand behind those that are.
+    rows = [format for format in ALL if not format.name.startswith("table:")]
+    for row, format in enumerate(rows, len(PLAIN)):
         least = min(format.default_block, 32)
         mixed = [(i % 9 - 4) * 0.75 for i in range(least)]
         mixed += [2.0**-130, -(2.0**-127), 1.5, math.nan, 0.0]

@@ -21,7 +21,7 @@ from tersum.codecs import codec_info, decode_payload, encode_payload
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
 
-from format_table import ALL
+from format_table import ALL, TABLES
 from simulate_codecs import gathered, make_data, relative_error, two_step
 
 Run = Callable[..., list[Any]]
@@ -30,6 +30,8 @@ RANKS = 8
 COUNT = 1 << 15
 SEED = 20260
 MODIFIERS = ("", "+hadamard", "+sparse:0.5%")
+#: From now on known by their digests, as the simulation names them.
+TABLE_SPECS = [codec_info(f"table:{file}").spec for file in TABLES]
 SPECS = [f"{format.name}{modifier}" for format in ALL for modifier in MODIFIERS]
 SPECS += ["int3+mixed", "int4+mixed", "int6+hadamard+mixed", "int4/64+adaptive", "nf4/128+adaptive"]
 SPECS += ["mxint8+shiftadd", "shiftadd/32", "int6/128+hadamard+shiftadd", "int4/32+shiftadd"]

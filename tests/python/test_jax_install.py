@@ -190,6 +190,15 @@ def test_the_persistent_cache_never_serves_another_choice(
     assert rows == [1, 1, 0]
 
 
+def test_a_table_file_is_a_codec(tmp_path: Path, program: Path) -> None:
+    file = tmp_path / "thirds.txt"
+    file.write_text("-0.75 -0.25 0.25 0.75")
+    ended = run(program, TERSUM_INSTALL=repr({"codec": f"table:{file}/32", "local": True}))
+    assert ended.returncode == 0, ended.stderr
+    assert 0.2 < figure(ended.stdout, "error") < 0.8
+    assert figure(ended.stdout, "calls") == 4
+
+
 def test_the_salt_joins_a_hook_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     from jax._src import cache_key
 

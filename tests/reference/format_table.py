@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from float_rounding import float_of
+from float_rounding import float32, float_of
 
 ALIASES = {"mxfp8": "mxfp8:e4m3", "mxfp6": "mxfp6:e2m3", "shiftadd": "int8"}
 NF4_BITS = """bf800000 bf3239b1 bf066b30 beca32a0 be91a24d be3d353f bdba7871 00000000
@@ -53,12 +54,14 @@ class Format:
         """The largest level that is written."""
         if self.kind == "integer":
             return 2.0 ** (self.bits - 1) - 1
+        if self.name.startswith("table:"):
+            return 1.0
         return max(level for level in self.levels if math.isfinite(level))
 
     @property
     def zero_code(self) -> int:
         """What is written where there is nothing to code."""
-        return self.levels.index(0.0) if 0.0 in self.levels else 1
+        return next((i for i, level in enumerate(self.levels) if level >= 0), len(self.levels) - 1)
 
     @property
     def exponent(self) -> int:
@@ -90,6 +93,19 @@ def minifloat(name: str, shape: tuple[int, int], scale: str, block: int) -> Form
     return Format(name, "minifloat", bits, levels, packing_of(bits), scale, block)
 
 
+#: Files that are named by the digest of their levels.
+TABLES = sorted(Path(__file__).resolve().parents[1].glob("golden/codec/tables/*.txt"))
+
+
+def table(file: Path) -> Format:
+    """A table that a file holds, under the name that its digest gives it."""
+    lines = (line.partition("#")[0] for line in file.read_text().splitlines())
+    levels = [float32(float(word)) for line in lines for word in line.split()]
+    bits = len(levels).bit_length() - 1
+    name = f"table:{file.stem}"
+    return Format(name, "table", bits, levels, packing_of(bits), "bf16", 64)
+
+
 ALL = [
     *(integer(bits) for bits in range(8, 1, -1)),
     Format("int1", "table", 1, [-1.0, 1.0], "planes", "mean", 32),
@@ -104,6 +120,7 @@ ALL = [
     Format("mxint8", "integer", 8, integer_levels(8), "bytes", "e8m0", 32),
     minifloat("nvfp4", (2, 1), "e4m3", 16),
     Format("nf4", "table", 4, NF4, "nibbles", "bf16", 64),
+    *(table(file) for file in TABLES),
 ]
 FORMATS = {format.name: format for format in ALL}
 E4M3 = minifloat_levels(4, 3)

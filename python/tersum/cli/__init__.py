@@ -1,5 +1,6 @@
 """The command ``tersum``: ``perf`` measures collectives, ``plan`` predicts them, ``tune-codec``
-ranks formats on captured sums, ``info`` describes the machine, ``trace`` merges traces.
+ranks formats on captured sums, ``learn-table`` makes one for them, ``info`` describes the machine,
+``trace`` merges traces.
 
 Also ``python -m tersum``.
 """
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 
 from tersum.cli import (
     info_command,
+    learn_table_command,
     perf_command,
     plan_command,
     trace_command,
@@ -28,6 +30,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     info_command.add_parser(commands)
+    learn_table_command.add_parser(commands)
     perf_command.add_parser(commands)
     plan_command.add_parser(commands)
     trace_command.add_parser(commands)

@@ -62,8 +62,9 @@ struct ElementFormat {
   int32_t least_exponent = 0;  // kMinifloat: of the least normal number
   uint32_t threshold_count = 0;  // kTable: one less than the levels
   uint8_t zero_code = 0;         // what pads a partial block
-  float level_max = 31;          // the largest level
+  float level_max = 31;          // the largest level, or one above all, which is scaled for
   float gap_max = 1;             // between neighbouring levels
+  float edge_max = 0;            // from an end of -level_max..level_max to its nearest level
   bool finite_levels = true;     // whatever the code
   bool sums_codes = false;       // kInteger with E8M0 scales: added up by shift_sum.h
   // Magnitudes (float32 bits) from here on are no finite number of the value type.

@@ -8,6 +8,7 @@ what is wrong: "bytes:N" (so many it should have), "slice" (its scale), "block:K
 
 from __future__ import annotations
 
+import math
 import struct
 import sys
 from dataclasses import replace
@@ -135,7 +136,7 @@ def beyond_cases(format: Format) -> list[Case]:
     if format.scale == "e4m3":
         made.slice_scale = struct.pack("<f", 1e30)
     index = made.block + 3
-    made.codes[index] = format.levels.index(format.largest)
+    made.codes[index] = format.levels.index(max(filter(math.isfinite, format.levels)))
     # What has no level 0 is beyond from the block's first value on.
     first = index if 0.0 in format.levels else made.block
     return [("beyond", "float16", made.bytes(), f"value:{first}")]

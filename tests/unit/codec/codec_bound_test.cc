@@ -12,6 +12,7 @@
 #include "codec/codec.h"
 #include "codec/format_registry.h"
 #include "codec/kernels/block_reference.h"
+#include "golden_tables.h"
 #include "nasty_values.h"
 
 namespace tersum {
@@ -19,7 +20,13 @@ namespace {
 
 std::string any_lossy_spec() {
   const auto rows = format_rows();
-  const FormatRow& row = rows[*rc::gen::inRange<size_t>(1, rows.size())];
+  const auto tables = golden_tables();
+  const size_t drawn = *rc::gen::inRange<size_t>(1, rows.size() + tables.size());
+  if (drawn >= rows.size()) {
+    const std::string modifiers = *rc::gen::element("", "/32", "/256+hadamard", "+sparse:3%");
+    return tables[drawn - rows.size()] + modifiers;
+  }
+  const FormatRow& row = rows[drawn];
   std::string spec(row.name);
   if (!row.has_blocks()) return spec;
   uint32_t block = row.block_min;

@@ -14,6 +14,7 @@
 #include "codec/codec.h"
 #include "codec/element_formats.h"
 #include "codec/kernels/dispatch.h"
+#include "golden_tables.h"
 #include "nasty_values.h"
 #include "tersum/codec_payload.h"
 
@@ -26,15 +27,19 @@ constexpr DataType kTypes[] = {DataType::kFloat32, DataType::kBFloat16, DataType
 
 std::string draw_spec() {
   const auto rows = format_rows();
-  const FormatRow& row = rows[*rc::gen::inRange<size_t>(2, rows.size())];
+  const auto tables = golden_tables();
+  const size_t drawn = *rc::gen::inRange<size_t>(2, rows.size() + tables.size());
+  const bool is_table = drawn >= rows.size();
+  const FormatRow& row = is_table ? format_row({.format = kTableFormat}) : rows[drawn];
+  const std::string base = is_table ? tables[drawn - rows.size()] : std::string(row.name);
   uint32_t block = row.block_min;
   while (block < row.block_max && *rc::gen::arbitrary<bool>()) block *= 2;
   const bool rotates = row.rotates && *rc::gen::arbitrary<bool>();
   const auto* const in_rows = *rc::gen::element("", "", "", "+rows:3", "+rows:70", "+rows:1500");
   const auto* const sparse =
       *rc::gen::element("", "", "", "+sparse:0.2%", "+sparse:3%", "+sparse:10%");
-  const std::string spec = std::string(row.name) + "/" + std::to_string(block) + in_rows + sparse +
-                           (rotates ? "+hadamard" : "");
+  const std::string spec =
+      base + "/" + std::to_string(block) + in_rows + sparse + (rotates ? "+hadamard" : "");
   // Not every format takes each of these.
   const std::string laid_out =
       spec + *rc::gen::element("", "+mixed", "+adaptive", "+sr", "+sr", "+shiftadd", "+shiftadd");
@@ -146,8 +151,8 @@ RC_GTEST_PROP(ElementCodecs, int8_and_int4_are_those_of_their_own_kernels, ()) {
   const bool eight = *rc::gen::arbitrary<bool>();
   const uint32_t block = 32U << *rc::gen::inRange(0, 6);
   const std::string spec = (eight ? "int8/" : "int4/") + std::to_string(block);
-  const auto general = make_element_codec({0, block, false},
-                                          eight ? integer_format<8>() : integer_format<4>(), type);
+  const auto general =
+      make_element_codec({.block = block}, eight ? integer_format<8>() : integer_format<4>(), type);
   const Codec& own = codec_of(spec, type);
   const size_t count = draw_length();
   const auto seed = *rc::gen::arbitrary<uint64_t>();

@@ -2,6 +2,7 @@
 // bytes and decodes them to the values beside them.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -9,16 +10,30 @@
 
 #include "codec/codec.h"
 #include "codec/force_isa.h"
+#include "golden_tables.h"
 #include "hex_bytes.h"
+#include "tersum/codec_info.h"
 
 namespace tersum {
 namespace {
 
 using Bytes = std::vector<std::byte>;
 
+TEST(GoldenTables, AreNamedByTheDigestOfTheirLevels) {
+  size_t tables = 0;
+  for (const auto& file : std::filesystem::directory_iterator(TERSUM_GOLDEN_TABLES)) {
+    const auto spec = normalize_codec("table:" + file.path().string());
+    ASSERT_TRUE(spec.ok()) << spec.status().message();
+    EXPECT_EQ(spec.value(), "table:" + file.path().stem().string() + "/64");
+    ++tables;
+  }
+  EXPECT_GE(tables, 4u);
+}
+
 TEST(GoldenPayloads, AreWrittenAndReadByEveryInstructionSet) {
   std::ifstream file(TERSUM_GOLDEN_PAYLOADS);
   ASSERT_TRUE(file.is_open()) << TERSUM_GOLDEN_PAYLOADS;
+  ASSERT_GE(golden_tables().size(), 4u);
   size_t cases = 0;
   for (std::string line; std::getline(file, line); ++cases) {
     std::istringstream fields(line);

@@ -10,6 +10,7 @@
 
 #include "codec/codec.h"
 #include "codec/format_registry.h"
+#include "golden_tables.h"
 #include "hex_bytes.h"
 #include "tersum/codec_payload.h"
 
@@ -41,6 +42,10 @@ std::vector<std::string> all_specs() {
       if (row.block_min == row.block_max) break;
     }
     if (parse_codec_spec(name + "/64+adaptive").ok()) specs.push_back(name + "/64+adaptive");
+  }
+  for (const std::string& table : golden_tables()) {
+    specs.push_back(table + "/32");
+    specs.push_back(table + "/256+sparse:3%");
   }
   return specs;
 }
