@@ -22,7 +22,7 @@ void add_shifted_codes(const ElementFormat& format, const uint8_t* HWY_RESTRICT 
   const hn::Rebind<uint8_t, DI> db;
   const auto up = static_cast<int>(32 - format.bits);
   for (size_t at = 0; at < count; at += format.block) {
-    const int32_t shift = shifts[at / format.block];
+    const int32_t shift = *shifts++;
     if (shift < 0) {
       element_reference().add_shifted(format, codes + at, format.block, &shift, sums + at);
       continue;
@@ -40,7 +40,7 @@ void scale_shifted_sums(const int32_t* HWY_RESTRICT sums, size_t count, size_t b
                         const float* HWY_RESTRICT units, float* HWY_RESTRICT tile) {
   const DF df;
   for (size_t at = 0; at < count; at += block) {
-    const auto unit = hn::Set(df, units[at / block]);
+    const auto unit = hn::Set(df, *units++);
     for (size_t i = at; i < at + block; i += kLanes) {
       const auto sum = hn::ConvertTo(df, hn::Load(DI(), sums + i));
       hn::Store(hn::Mul(sum, unit), df, tile + i);

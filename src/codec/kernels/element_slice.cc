@@ -147,9 +147,8 @@ class SlicePass {
                codes + code_bytes(format_, packed));
   }
 
-  // What encode() would send of integers under powers of two, in `memory` alone.
-  void quantize(const float* values, size_t tile, TileMemory& memory) const {
-    std::byte scales[kTileBlocksMax];
+  // What encode() would send of integers under powers of two: `scales`, and codes in `memory`.
+  void quantize(const float* values, size_t tile, TileMemory& memory, std::byte* scales) const {
     write_scales(values, tile, 0, memory, scales);
     kernels_.quantize(format_, values, padded(tile), memory.scales, memory.codes);
   }
@@ -164,6 +163,9 @@ class SlicePass {
 
   void read(const std::byte* wire, size_t tile, TileMemory& memory) const {
     read_scales(wire, tile, memory);
+    read_codes(wire, tile, memory);
+  }
+  void read_codes(const std::byte* wire, size_t tile, TileMemory& memory) const {
     const std::byte* const codes = codes_of(tile, wire);
     const size_t groups = values_in(tile) / group_values(format_.packing);
     kernels_.unpack(format_, codes, groups, memory.codes);
@@ -193,6 +195,10 @@ class SlicePass {
     pad_scales(tile, blocks, memory);
   }
 
+  template <class Byte>
+  [[nodiscard]] Byte* scales_of(size_t tile, Byte* wire) const {
+    return wire + scales_offset(format_) + first(tile) / format_.block * scale_bytes(format_.rule);
+  }
   // Values of the blocks that a tile's values are in.
   [[nodiscard]] size_t padded(size_t tile) const {
     return round_up(values_in(tile), format_.granule);
@@ -209,10 +215,6 @@ class SlicePass {
   }
   [[nodiscard]] size_t phase(size_t tile) const {
     return (coding_.first + first(tile)) % coding_.transform.period;
-  }
-  template <class Byte>
-  [[nodiscard]] Byte* scales_of(size_t tile, Byte* wire) const {
-    return wire + scales_offset(format_) + first(tile) / format_.block * scale_bytes(format_.rule);
   }
   template <class Byte>
   [[nodiscard]] Byte* codes_of(size_t tile, Byte* wire) const {
@@ -404,26 +406,26 @@ class SliceSum {
   // Own values are quantized as a wire's are: who owns a chunk makes no difference then.
   ScaleRange add_shifted(size_t tile, TileMemory& memory, float* term, float* sum) const {
     const size_t contributions = args_.wire_count + (args_.own != nullptr ? 1 : 0);
-    const size_t blocks = block_count(coding_.format, pass_.values_in(tile));
     ShiftSum total(coding_.format, coding_.kernels, contributions);
     TileMemory own;
-    ScaleRange scales;
+    std::byte own_scales[kTileBlocksMax];
     total.begin(pass_.padded(tile));
     if (args_.own != nullptr) {
-      pass_.quantize(pass_.load(args_.own, tile, term), tile, own);
-      total.align(own.scales);
-      scales.add(own, blocks);
+      pass_.quantize(pass_.load(args_.own, tile, term), tile, own, own_scales);
+      total.align(own_scales);
     }
     for (size_t w = 0; w < args_.wire_count; ++w) {
-      pass_.read_scales(args_.wires[w], tile, memory);
-      total.align(memory.scales);
-      scales.add(memory, blocks);
+      total.align(pass_.scales_of(tile, args_.wires[w]));
     }
-    if (args_.own != nullptr) total.add(own.codes, own.scales);
+    if (args_.own != nullptr) total.add(own.codes, own_scales);
     for (size_t w = 0; w < args_.wire_count; ++w) {
-      pass_.read(args_.wires[w], tile, memory);
-      total.add(memory.codes, memory.scales);
+      pass_.read_codes(args_.wires[w], tile, memory);
+      total.add(memory.codes, pass_.scales_of(tile, args_.wires[w]));
     }
+    const float largest = total.largest_scale();
+    ScaleRange scales;
+    scales.largest = static_cast<double>(contributions) * double{largest};
+    scales.has_nan = largest != largest;
     total.finish(sum);
     return scales;
   }

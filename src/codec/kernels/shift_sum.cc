@@ -2,23 +2,14 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
 
 #include "base/check.h"
 
 namespace tersum {
 namespace {
 
-constexpr int32_t kNoExponent = std::numeric_limits<int32_t>::min();
-constexpr int32_t kNanExponent = std::numeric_limits<int32_t>::max();
-
-// Of a power of two, which may be denormal.
-int32_t exponent_of(float scale) {
-  const uint32_t bits = float_bits(scale);
-  if (bits >= kFloatInfinity) return kNanExponent;
-  const auto field = static_cast<int32_t>(bits >> 23);
-  return field > 0 ? field - 127 : std::countr_zero(bits) - 149;
-}
+constexpr uint8_t kNan = 0xff;
+constexpr int32_t kBias = 127;
 
 float power_of_two(int32_t exponent) {
   if (exponent >= -126) return float_from_bits(static_cast<uint32_t>(exponent + 127) << 23);
@@ -40,24 +31,21 @@ ShiftSum::ShiftSum(const ElementFormat& format, const ElementKernels& kernels, s
 
 void ShiftSum::begin(size_t count) {
   count_ = count;
-  std::fill_n(tops_, blocks(), kNoExponent);
+  std::fill_n(tops_, blocks(), uint8_t{0});
   std::fill_n(sums_, count, 0);
 }
 
-void ShiftSum::align(const BlockScale* scales) {
-  for (size_t b = 0; b < blocks(); ++b) tops_[b] = std::max(tops_[b], exponent_of(scales[b].scale));
+void ShiftSum::align(const std::byte* scales) {
+  for (size_t b = 0; b < blocks(); ++b) {
+    tops_[b] = std::max(tops_[b], static_cast<uint8_t>(scales[b]));
+  }
 }
 
-int32_t ShiftSum::unit_exponent(size_t block) const {
-  const int32_t least = format_.scale_exponent - 127;
-  return std::max(tops_[block] - shift_max_, least);
-}
-
-void ShiftSum::add(const uint8_t* codes, const BlockScale* scales) {
+void ShiftSum::add(const uint8_t* codes, const std::byte* scales) {
   int32_t shifts[kTileBlocksMax];
   for (size_t b = 0; b < blocks(); ++b) {
-    const bool is_nan = tops_[b] == kNanExponent;
-    shifts[b] = is_nan ? 0 : exponent_of(scales[b].scale) - unit_exponent(b);
+    // A block that is NaN has no sum that could matter.
+    shifts[b] = tops_[b] == kNan ? 0 : static_cast<int32_t>(scales[b]) - unit(b);
   }
   kernels_.add_shifted(format_, codes, count_, shifts, sums_);
 }
@@ -65,10 +53,17 @@ void ShiftSum::add(const uint8_t* codes, const BlockScale* scales) {
 void ShiftSum::finish(float* tile) {
   float units[kTileBlocksMax];
   for (size_t b = 0; b < blocks(); ++b) {
-    const bool is_nan = tops_[b] == kNanExponent;
-    units[b] = is_nan ? float_from_bits(kFloatNan) : power_of_two(unit_exponent(b));
+    const bool is_nan = tops_[b] == kNan;
+    units[b] = is_nan ? float_from_bits(kFloatNan)
+                      : power_of_two(unit(b) - kBias + format_.scale_exponent);
   }
   kernels_.scale_sums(sums_, count_, format_.block, units, tile);
+}
+
+float ShiftSum::largest_scale() const {
+  const uint8_t top = *std::max_element(tops_, tops_ + blocks());
+  if (top == kNan) return float_from_bits(kFloatNan);
+  return power_of_two(int32_t{top} - kBias + format_.scale_exponent);
 }
 
 }  // namespace tersum

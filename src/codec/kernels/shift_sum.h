@@ -10,6 +10,7 @@
 // Thread safety: one thread per object. About 14 KiB.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -23,22 +24,27 @@ class ShiftSum {
   ShiftSum(const ElementFormat& format, const ElementKernels& kernels, size_t contributions);
 
   // For a tile of `count` values, in whole blocks: begin, then align() with the scales of every
-  // contribution, then add() of every contribution, then finish().
+  // contribution, then add() of every contribution, then finish(). `scales`: as on the wire.
   void begin(size_t count);
-  void align(const BlockScale* scales);
-  void add(const uint8_t* codes, const BlockScale* scales);
+  void align(const std::byte* scales);
+  void add(const uint8_t* codes, const std::byte* scales);
   // The sums as float32, each rounded once. A block with a NaN scale is NaN.
   void finish(float* tile);
+  // Of all that was aligned; NaN if one is.
+  [[nodiscard]] float largest_scale() const;
 
  private:
   [[nodiscard]] size_t blocks() const { return count_ / format_.block; }
-  [[nodiscard]] int32_t unit_exponent(size_t block) const;
+  // Of the unit of a block, as a scale on the wire.
+  [[nodiscard]] int32_t unit(size_t block) const {
+    return std::max(int32_t{tops_[block]} - shift_max_, 0);
+  }
 
   const ElementFormat& format_;
   const ElementKernels& kernels_;
   int32_t shift_max_;
   size_t count_ = 0;
-  int32_t tops_[kTileBlocksMax];
+  uint8_t tops_[kTileBlocksMax];  // NaN is the largest of all
   alignas(64) int32_t sums_[kTileMemory];
 };
 

@@ -197,12 +197,12 @@ TEST(ShiftAdd, TheAccumulatorHoldsWhatTheBoundPromises) {
       format.block = 32;
       complete_format(format);
       const std::vector<uint8_t> codes(kTileMemory, static_cast<uint8_t>(1U << (bits - 1)));
-      const BlockScale one = make_block_scale(1);
+      constexpr std::byte kOne{127};
       for (const int64_t target : available_targets()) {
         ShiftSum sum(format, element_kernels_of(target), contributions);
         sum.begin(32);
-        for (size_t i = 0; i < contributions; ++i) sum.align(&one);
-        for (size_t i = 0; i < contributions; ++i) sum.add(codes.data(), &one);
+        for (size_t i = 0; i < contributions; ++i) sum.align(&kOne);
+        for (size_t i = 0; i < contributions; ++i) sum.add(codes.data(), &kOne);
         alignas(64) float tile[kTileMemory];
         sum.finish(tile);
         const auto expected =
