@@ -16,6 +16,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +41,9 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def run_job(args: argparse.Namespace) -> list[list[dict[str, Any]]]:
+def run_job(args: argparse.Namespace, wires: Sequence[str]) -> list[list[dict[str, Any]]]:
     """Starts the processes and waits; what each of them measured, [process][run]."""
-    runs = [f"{wire}:{seed}" for wire in (args.plain, args.wire) for seed in range(args.seeds)]
+    runs = [f"{wire}:{seed}" for wire in wires for seed in range(args.seeds)]
     options = [part for run in runs for part in ("--run", run)]
     options += ["--steps", str(args.steps), "--processes", str(args.processes)]
     options += ["--coordinator", f"127.0.0.1:{free_port()}"]
@@ -109,7 +110,7 @@ def main() -> int:
         f"{args.seeds} seeds: {args.plain} against {args.wire}",
         flush=True,
     )
-    found = run_job(args)
+    found = run_job(args, (args.plain, args.wire))
     plain, tried = curves(found, args.plain), curves(found, args.wire)
     verdict = judge(plain, tried, args.window)
     print(table(verdict, args.plain, args.wire))

@@ -205,6 +205,16 @@ class Communicator {
   // calls. kInvalidArgument while a call is in flight.
   Status reset_flatten(std::optional<std::string_view> site = std::nullopt);
 
+  // What this rank's calls with +feedback have lost and not yet given back, in bytes for
+  // load_feedback; docs/wire-format.md. Each rank has its own, as large as the float32 arrays of
+  // its sites. kInvalidArgument while such a call is in flight.
+  [[nodiscard]] Result<std::vector<std::byte>> save_feedback() const;
+  // Puts that in place of all that is owed on this rank. kInvalidArgument, and nothing has changed:
+  // a call is in flight, or `saved` is not what save_feedback() returned.
+  Status load_feedback(std::span<const std::byte> saved);
+  // Nothing is owed any more, on this rank. kInvalidArgument while a call is in flight.
+  Status reset_feedback();
+
   // Measures what the group's links, memory and codecs do, for calls with codec "auto" and plans
   // left open; about 200 ms. Collective; blocks. A table that an earlier group of the same hosts
   // kept is taken instead if it still holds, unless `fresh`. Errors are those of a collective.

@@ -75,6 +75,8 @@ struct CallOptions {
   // have sizes of their own (a divisor of the count), and the name of the place that calls. What a
   // site has learned of its channels serves its next call; sites that see other data need names of
   // their own. 0 channels: the codec does with its Hadamard transform. All ranks pass the same.
+  // Codecs with +feedback need a site's name, too, for sums: its next call is given what this one
+  // loses.
   size_t channels = 0;
   std::string_view site = {};
   // For start_…() only: the caller will wait() at once and drive the call itself, so no background

@@ -417,6 +417,29 @@ void load_flatten(PyCommunicator& self, const nb::bytes& saved) {
   }());
 }
 
+nb::bytes save_feedback(PyCommunicator& self) {
+  const std::vector<std::byte> saved = value_or_throw([&] {
+    nb::gil_scoped_release release;
+    return self.get().save_feedback();
+  }());
+  return nb::bytes(saved.data(), saved.size());
+}
+
+void load_feedback(PyCommunicator& self, const nb::bytes& saved) {
+  const std::span bytes(static_cast<const std::byte*>(saved.data()), saved.size());
+  throw_if_error([&] {
+    nb::gil_scoped_release release;
+    return self.get().load_feedback(bytes);
+  }());
+}
+
+void reset_feedback(PyCommunicator& self) {
+  throw_if_error([&] {
+    nb::gil_scoped_release release;
+    return self.get().reset_feedback();
+  }());
+}
+
 void reset_flatten(PyCommunicator& self, const std::optional<std::string>& site) {
   throw_if_error([&] {
     nb::gil_scoped_release release;
@@ -530,6 +553,9 @@ void bind_communicator(nb::module_& module) {
       .def("tune", &tune, nb::arg("fresh"))
       .def("save_flatten", &save_flatten)
       .def("load_flatten", &load_flatten, nb::arg("saved"))
+      .def("save_feedback", &save_feedback)
+      .def("load_feedback", &load_feedback, nb::arg("saved"))
+      .def("reset_feedback", &reset_feedback)
       .def("reset_flatten", &reset_flatten, nb::arg("site").none())
       .def("choose", &choose, nb::arg("collective"), nb::arg("count"), nb::arg("dtype"),
            nb::arg("op"), nb::arg("how"))

@@ -213,6 +213,10 @@ void reset_flatten() {
   throw_if_error(with_idle_world([](DeviceWorld& world) { return world.reset_flatten(); }));
 }
 
+void reset_feedback() {
+  throw_if_error(with_idle_world([](DeviceWorld& world) { return world.reset_feedback(); }));
+}
+
 nb::dict stats() {
   const CommunicatorStats sum = [] {
     const nb::gil_scoped_release no_gil;
@@ -319,6 +323,7 @@ void bind_xla(nb::module_& module) {
   xla.def("save_flatten", &save_flatten, "What operations with +flatten have learned.");
   xla.def("load_flatten", &load_flatten, nb::arg("saved"), "Puts that in place.");
   xla.def("reset_flatten", &reset_flatten, "Forgets it.");
+  xla.def("reset_feedback", &reset_feedback, "Forgets what operations with +feedback have lost.");
   xla.def("stats", &stats, "Sums over the calls of this process.");
   xla.def(
       "close",

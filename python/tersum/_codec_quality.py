@@ -122,7 +122,7 @@ class LearningSum:
         return Outcome(total.reshape(-1), wire_bytes, ranks * count)
 
 
-BY_ENGINE = ("+flatten", "+sparse", "+rows", "+mixed", "+adaptive", "+sr")
+BY_ENGINE = ("+flatten", "+sparse", "+rows", "+mixed", "+adaptive", "+sr", "+feedback")
 
 
 def simulator(spec: str, site: CapturedSite, groups: RankGroups) -> SumSimulator:

@@ -208,13 +208,14 @@ class Communicator(MoveCalls):
         :param site: of codecs with ``+flatten``: a name for the place in the program that calls,
             the same on every rank. What a site's results showed of their channels (the last of two
             or more dimensions) serves its next call; places that see other data take other names.
-            Calls of one site run one after the other.
+            Codecs with ``+feedback`` need a name, too: what a call loses is added to the site's
+            next one. Calls of one site run one after the other.
         """
         if (
             type(x) is np.ndarray
             and type(out) is np.ndarray
             and max_rel_error == 0
-            and "+flatten" not in codec
+            and not ("+flatten" in codec or "+feedback" in codec)
             and CommunicatorCapture.running is None
             and self._core.all_reduce_plain(x, out, op, codec, plan, call_ms(timeout_ms))
         ):
@@ -248,6 +249,7 @@ class Communicator(MoveCalls):
         out: Sequence[Any] | None = None,
         *,
         max_rel_error: float = 0.0,
+        site: str = "",
     ) -> list[Array]:
         """:meth:`all_reduce` of many tensors as one call: the small ones travel together, so that a
         call's latency is paid once per MiB instead of once per tensor.
@@ -255,11 +257,12 @@ class Communicator(MoveCalls):
         :param tensors: of the same shapes and types, in the same order, on every rank. Tensors of
             one element type are one call; several types are as many calls in flight together.
         :param out: arrays of those shapes and types to write to; may be ``tensors``.
+        :param site: of codecs with ``+feedback``, as in :meth:`all_reduce`: one name for the list.
 
         Each tensor begins a block of its own, so its neighbours do not affect its error, and one
         shorter than a block costs a whole block on the wire.
         """
-        how = call_options(codec, plan, timeout_ms, max_rel_error, attended=True)
+        how = call_options(codec, plan, timeout_ms, max_rel_error, attended=True, site=site)
         return start_coalesced(self._core, tensors, op, out, how).result()
 
     def all_reduce_coalesced_async(
@@ -272,9 +275,10 @@ class Communicator(MoveCalls):
         out: Sequence[Any] | None = None,
         *,
         max_rel_error: float = 0.0,
+        site: str = "",
     ) -> Work[list[Array]]:
         """:meth:`all_reduce_coalesced` in the background."""
-        how = call_options(codec, plan, timeout_ms, max_rel_error, attended=False)
+        how = call_options(codec, plan, timeout_ms, max_rel_error, attended=False, site=site)
         return start_coalesced(self._core, tensors, op, out, how)
 
     def reduce_scatter(
@@ -287,13 +291,15 @@ class Communicator(MoveCalls):
         out: Any = None,
         *,
         max_rel_error: float = 0.0,
+        site: str = "",
     ) -> Array:
         """This rank's part of the elementwise ``op`` of every rank's ``x``.
 
         ``x`` has shape ``(size * k, ...)``; the result is rows ``rank * k`` to
-        ``(rank + 1) * k`` of the reduction, of shape ``(k, ...)``.
+        ``(rank + 1) * k`` of the reduction, of shape ``(k, ...)``. ``site`` is for codecs with
+        ``+feedback``, as in :meth:`all_reduce`.
         """
-        how = call_options(codec, plan, timeout_ms, max_rel_error, attended=True)
+        how = call_options(codec, plan, timeout_ms, max_rel_error, attended=True, site=site)
         return self._reduce_scatter(x, op, out, how, (codec, plan)).result()
 
     def reduce_scatter_async(
@@ -306,9 +312,10 @@ class Communicator(MoveCalls):
         out: Any = None,
         *,
         max_rel_error: float = 0.0,
+        site: str = "",
     ) -> Work[Array]:
         """:meth:`reduce_scatter` in the background."""
-        how = call_options(codec, plan, timeout_ms, max_rel_error, attended=False)
+        how = call_options(codec, plan, timeout_ms, max_rel_error, attended=False, site=site)
         return self._reduce_scatter(x, op, out, how, (codec, plan))
 
     def all_gather(
@@ -447,6 +454,22 @@ class Communicator(MoveCalls):
         """Forgets what ``site`` has learned, or every site: on every rank, between the same
         calls. InvalidArgumentError while a call with ``+flatten`` is in flight."""
         self._core.reset_flatten(site)
+
+    def save_feedback(self) -> bytes:
+        """What this rank's calls with ``+feedback`` have lost and not yet given back, for
+        :meth:`load_feedback`: each rank has its own, four bytes for each value of each site."""
+        return self._core.save_feedback()
+
+    def load_feedback(self, saved: bytes) -> None:
+        """Puts that in place of all that is owed on this rank. InvalidArgumentError while a call
+        with ``+feedback`` is in flight, or if ``saved`` is not what :meth:`save_feedback`
+        returned."""
+        self._core.load_feedback(saved)
+
+    def reset_feedback(self) -> None:
+        """Nothing is owed any more, on this rank. InvalidArgumentError while a call with
+        ``+feedback`` is in flight."""
+        self._core.reset_feedback()
 
     def split(self, color: int, key: int = 0) -> Communicator | None:
         """A communicator of the ranks that pass the same ``color``, ordered by (``key``, old rank).

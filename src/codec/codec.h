@@ -60,6 +60,9 @@ struct SlicePlace {
   size_t first = 0;                         // the slice's first value in the array
   const ChannelFactors* factors = nullptr;  // of the channels; null: nothing; equal on all ranks
   uint64_t rounding = 0;                    // key of the random numbers of +sr; each rank's own
+  // Of +feedback: what codings have lost of each value of the array, which encode() and combine()
+  // add and bring up to date; null: nothing is kept. Each rank's own.
+  float* owed = nullptr;
 };
 
 class Codec {
@@ -85,6 +88,8 @@ class Codec {
   [[nodiscard]] virtual bool flattens() const { return false; }
   // True for a codec that uses SlicePlace::rounding, when it encodes.
   [[nodiscard]] virtual bool is_random() const { return false; }
+  // True for a codec that uses SlicePlace::owed.
+  [[nodiscard]] virtual bool feeds_back() const { return false; }
 
   // True where combine() quantizes `own`, too, so that the sum does not depend on the order of the
   // contributions.

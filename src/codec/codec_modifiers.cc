@@ -18,6 +18,19 @@ bool read_number(std::string_view text, uint32_t most, uint32_t& number) {
   return error == std::errc() && stop == end && text.front() != '0' && number <= most;
 }
 
+bool set_feedback(std::string_view parameter, PlainSpec& spec) {
+  spec.feedback = true;
+  return parameter.empty();
+}
+bool is_feedback_set(const PlainSpec& spec) { return spec.feedback; }
+std::string write_feedback(const PlainSpec& /*spec*/) { return "feedback"; }
+// The nearest level is never further off than 0: what is owed cannot grow without end.
+std::string_view refuse_feedback(const FormatRow& row, const PlainSpec& spec) {
+  if (spec.sr) return "what random rounding loses may grow from call to call";
+  if (spec.shiftadd) return "what an owner's own codes lose inside a sum of codes is not seen";
+  return row.rotates ? "" : "the format takes no modifier: it has no blocks";
+}
+
 bool set_rows(std::string_view parameter, PlainSpec& spec) {
   return !parameter.empty() && read_number(parameter, kRowMax, spec.rows) && spec.rows >= 2;
 }
@@ -143,6 +156,7 @@ std::string write_sr(const PlainSpec& /*spec*/) { return "sr"; }
 // Without bias are only values that have a level on either side.
 std::string_view refuse_sr(const FormatRow& row, const PlainSpec& spec) {
   if (row.name == "int1") return "values beyond the block's mean have no level above them";
+  if (row.name == "table") return "a table's levels need not reach a block's largest magnitude";
   if (row.name == "nvfp4" || spec.floor) {
     return "scales that are not rounded up leave values beyond the last level";
   }
@@ -158,6 +172,8 @@ std::string_view refuse_without_powers(const FormatRow& row, const PlainSpec& sp
 }
 
 constexpr std::array kModifiers = {
+    ModifierRow{"feedback", "feedback", set_feedback, is_feedback_set, write_feedback,
+                refuse_feedback},
     ModifierRow{"rows", "rows:N, N from 2 to 65536", set_rows, is_rows_set, write_rows,
                 refuse_without_blocks},
     ModifierRow{"sparse", "sparse:P%, P from 0.01 to 10 in steps of 0.01", set_sparse,

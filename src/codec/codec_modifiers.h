@@ -26,8 +26,8 @@ struct ModifierRow {
   std::string_view (*refusal)(const FormatRow& row, const PlainSpec& spec);
 };
 
-// In canonical order, which is the order in which they are applied: rows, sparse, diagonal,
-// rotation, bits and sizes of blocks, rules of the scale, rounding.
+// In canonical order, which is the order in which they are applied: feedback, rows, sparse,
+// diagonal, rotation, bits and sizes of blocks, rules of the scale, rounding.
 std::span<const ModifierRow> modifier_rows();
 
 // Null if there is none of that name.

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "codec/adaptive_codec.h"
 #include "codec/codec_spec.h"
+#include "codec/feedback_codec.h"
 #include "codec/mixed_codec.h"
 #include "codec/rows_codec.h"
 #include "codec/sparse_codec.h"
@@ -72,6 +73,11 @@ std::unique_ptr<const Codec> make_adaptive(const PlainSpec& spec, DataType type)
 // NOLINTNEXTLINE(misc-no-recursion): one step for each modifier.
 std::unique_ptr<const Codec> make_codec(const PlainSpec& spec, DataType type) {
   PlainSpec inner = spec;
+  if (spec.feedback) {
+    inner.feedback = false;
+    return make_feedback_codec(spec, make_codec(inner, type), make_codec(inner, DataType::kFloat32),
+                               type);
+  }
   if (spec.rows > 0) {
     inner.rows = 0;
     return make_rows_codec(spec, make_codec(inner, type));

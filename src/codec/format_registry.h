@@ -26,6 +26,7 @@ struct PlainSpec {
   bool adaptive = false;  // as many blocks, of different sizes
   uint32_t rows = 0;      // values of a row that is coded as a slice of its own; 0: none
 
+  bool feedback = false;  // what coding loses is added to the next call
   bool sr = false;        // values are rounded at random, without bias
   bool shiftadd = false;  // integers under powers of two, added up as integers
   bool floor = false;     // scales by the floor rule of OCP MX instead of rounded up

@@ -30,8 +30,10 @@ CoalescedCall::CoalescedCall(std::shared_ptr<Member> member, std::shared_ptr<Mem
       type_(type),
       op_(op),
       codec_(options.codec),
+      site_(options.site.empty() ? 0 : text_digest(options.site)),
       options_(options) {
   options_.codec = codec_;
+  options_.site = {};
 }
 
 Status CoalescedCall::check() const {
@@ -169,6 +171,7 @@ void CoalescedCall::launch(Slot& slot) {
   }
   const bool first = slot.bucket == 0;
   arguments.tensors = checksum_;
+  if (site_ != 0) arguments.site = mix_digests(site_, slot.bucket);
   const int64_t left_ns = deadline_ns_ - member_->progress->clock().now_ns();
   CallOptions options = options_;
   options.timeout_ms = std::max<int64_t>(left_ns / kNsPerMs, 1);

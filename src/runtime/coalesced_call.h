@@ -81,6 +81,7 @@ class CoalescedCall final : public WorkImpl, public std::enable_shared_from_this
   const DataType type_;
   const ReduceOp op_;
   const std::string codec_;
+  const uint64_t site_;  // digest of its name; 0: it has none
   CallOptions options_;
   int64_t deadline_ns_ = 0;
   size_t block_ = 1;

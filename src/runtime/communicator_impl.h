@@ -55,6 +55,9 @@ class CommunicatorImpl {
   Result<std::vector<std::byte>> save_flatten();
   Status load_flatten(std::span<const std::byte> saved);
   Status reset_flatten(std::optional<uint64_t> site);
+  Result<std::vector<std::byte>> save_feedback();
+  Status load_feedback(std::span<const std::byte> saved);
+  Status reset_feedback();
   Status tune(bool fresh);
   [[nodiscard]] Result<PathChoice> choose(const CallArguments& arguments,
                                           const CallOptions& call_options);

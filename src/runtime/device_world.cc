@@ -72,6 +72,7 @@ class DeviceWorldImpl final : public DeviceWorld {
   [[nodiscard]] Result<std::vector<std::byte>> save_flatten() override;
   Status load_flatten(std::span<const std::byte> saved) override;
   Status reset_flatten() override;
+  Status reset_feedback() override;
   void close() override;
 
  private:
@@ -224,6 +225,16 @@ Status DeviceWorldImpl::reset_flatten() {
   progress_->execute([&](Node& /*node*/) {
     for (const auto& member : members()) {
       if (status.ok()) status = member->flatten.reset(std::nullopt);
+    }
+  });
+  return status;
+}
+
+Status DeviceWorldImpl::reset_feedback() {
+  Status status;
+  progress_->execute([&](Node& /*node*/) {
+    for (const auto& member : members()) {
+      if (status.ok()) status = member->feedback.reset();
     }
   });
   return status;

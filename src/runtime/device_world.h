@@ -72,6 +72,9 @@ class DeviceWorld {
   virtual Status load_flatten(std::span<const std::byte> saved) = 0;
   // Forgets them all.
   virtual Status reset_flatten() = 0;
+  // Nothing is owed to calls with +feedback any more, in this process. kInvalidArgument while one
+  // is in flight.
+  virtual Status reset_feedback() = 0;
 
   // Ends all calls in flight with kAborted; later ones fail at once.
   virtual void close() = 0;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/compiled_plan.h"
+#include "runtime/feedback_sites.h"
 #include "runtime/flatten_sites.h"
 #include "runtime/group_routes.h"
 #include "runtime/operation.h"
@@ -102,6 +103,7 @@ class Member {
   bool registered = false;
   std::vector<std::shared_ptr<const CompiledPlan>> plans;  // cache, most recent last
   FlattenSites flatten;
+  FeedbackSites feedback;      // of a lane: its parent's is used
   uint64_t rounding_seed = 0;  // before the first call
 
   // Any thread.

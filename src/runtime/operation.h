@@ -29,6 +29,7 @@
 
 namespace tersum {
 
+class FeedbackSite;
 struct FlattenSite;
 class Member;
 class Node;
@@ -51,6 +52,7 @@ struct CallRequest {
   size_t channels = 0;    // of a flattened call; 0: it is none
   uint64_t site = 0;      // where it is flattened
   uint64_t rounding = 0;  // key of the random numbers of +sr
+  uint64_t feedback = 0;  // key of the site whose losses are kept; 0: none
 };
 
 using OnDone = void (*)(void* context, const Status& status);
@@ -179,8 +181,10 @@ class Operation final : public WorkImpl {
   int64_t ping_ns_ = 0;
   bool pinged_ = false;
   bool begun_ = false;
-  FlattenSite* site_ = nullptr;  // from begin() to the end of a flattened call
-  bool resting_ = false;         // until the site's calls before this one have ended
+  FlattenSite* site_ = nullptr;       // from begin() to the end of a flattened call
+  FeedbackSite* feedback_ = nullptr;  // and of one with +feedback
+  float* owed_ = nullptr;             // there, once the site is this call's
+  bool resting_ = false;              // until the site's calls before this one have ended
 
   std::shared_ptr<const CompiledPlan> plan_;
   std::vector<InState> in_;

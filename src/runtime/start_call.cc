@@ -82,6 +82,27 @@ bool is_flattened(const CallArguments& arguments, const CallOptions& options, co
          options.channels <= ChannelState::kChannelsMax;
 }
 
+// Sums whose codec gives back what it loses belong to a site, named by the caller: what one tensor
+// has lost must not be given to another that happens to be as long.
+bool feeds_back(const CallArguments& arguments, const Codec& codec) {
+  const bool sums = arguments.collective == Collective::kAllReduce ||
+                    arguments.collective == Collective::kReduceScatter;
+  return codec.feeds_back() && sums;
+}
+
+uint64_t site_of(const CallArguments& arguments, const CallOptions& options) {
+  if (arguments.site != 0 || options.site.empty()) return arguments.site;
+  return text_digest(options.site);
+}
+
+Status check_feedback(const CallArguments& arguments, const CallOptions& options,
+                      const Codec& codec) {
+  if (!feeds_back(arguments, codec) || site_of(arguments, options) != 0) return {};
+  return invalid_argument("codec " + codec.spec().to_string() +
+                          " keeps what a site's calls lose, and this call names none; pass a site, "
+                          "such as the tensor's name");
+}
+
 // A pooled operation that nobody refers to any more, or a new one. Requires member.mutex.
 std::shared_ptr<Operation> take_operation(Member& member) {
   for (const auto& operation : member.pool) {
@@ -106,6 +127,7 @@ Result<std::shared_ptr<Operation>> start_call(const std::shared_ptr<Member>& mem
   Result<const Codec*> codec = find_codec(options.codec, arguments.type, arguments.op);
   if (!codec.ok()) return codec.status();
   TERSUM_RETURN_IF_ERROR(check_hops(*member, arguments, options, *codec.value()));
+  TERSUM_RETURN_IF_ERROR(check_feedback(arguments, options, *codec.value()));
   CallRequest request;
   request.collective = arguments.collective;
   request.input = arguments.input;
@@ -120,6 +142,11 @@ Result<std::shared_ptr<Operation>> start_call(const std::shared_ptr<Member>& mem
   if (is_flattened(arguments, options, *codec.value())) {
     request.channels = options.channels;
     request.site = arguments.site != 0 ? arguments.site : text_digest(options.site);
+  }
+  if (feeds_back(arguments, *codec.value())) {
+    // Tensors of several types may be summed under one name.
+    request.feedback =
+        mix_digests(site_of(arguments, options), static_cast<uint64_t>(arguments.type));
   }
   request.timeout_ms = options.timeout_ms > 0 ? options.timeout_ms : default_timeout_ms;
   Progress& progress = *member->progress;

@@ -80,9 +80,14 @@ std::string choose_spec(FuzzInput& input) {
   if (!row.rotates) return spec;
   // Without a state +flatten is +hadamard.
   if ((choice & 8U) != 0) spec += (choice & 16U) != 0 ? "+flatten" : "+hadamard";
-  static constexpr const char* kOthers[] = {
-      "",         "+shiftadd",       "+adaptive",          "+sparse:2%+sr",
-      "+rows:37", "+rows:300+mixed", "+rows:37+sparse:3%", "+sparse:10%+adaptive"};
+  static constexpr const char* kOthers[] = {"",
+                                            "+shiftadd",
+                                            "+adaptive",
+                                            "+sparse:2%+sr",
+                                            "+rows:37",
+                                            "+rows:300+mixed",
+                                            "+feedback+rows:37+sparse:3%",
+                                            "+sparse:10%+adaptive"};
   const Result<std::string> wider = normalize_codec(spec + kOthers[choice >> 5U]);
   return wider.ok() ? wider.value() : spec;
 }
@@ -161,22 +166,27 @@ struct Outcome {
   Bytes sum_wire;
   Bytes sum_values;
   Bytes sum_alone;  // without a wire
+  std::vector<float> owed;
   friend bool operator==(const Outcome&, const Outcome&) = default;
 };
 
 Outcome run_codec(const Case& c) {
   const size_t bytes = c.values.size();
   const size_t wire_bytes = c.wire.size();
-  Outcome out{Bytes(bytes), Bytes(wire_bytes), Bytes(wire_bytes), Bytes(bytes), Bytes(bytes)};
+  Outcome out{Bytes(bytes), Bytes(wire_bytes), Bytes(wire_bytes),
+              Bytes(bytes), Bytes(bytes),      std::vector<float>(c.count)};
   c.codec.decode(c.wire.data(), c.count, out.decoded.data());
   TERSUM_CHECK(decode_in_parts(c) == out.decoded);
-  c.codec.encode(c.values.data(), c.count, out.encoded.data());
+  // With +feedback the sums have in them what this coding lost.
+  SlicePlace place;
+  place.owed = c.codec.feeds_back() ? out.owed.data() : nullptr;
+  c.codec.encode(c.values.data(), c.count, out.encoded.data(), place);
   std::vector<const std::byte*> wires(c.wires, c.wire.data());
   for (size_t w = 1; w < wires.size(); w += 2) wires[w] = out.encoded.data();
   c.codec.combine(wires, c.values.data(), c.own_index, c.count, c.finish, out.sum_wire.data(),
-                  out.sum_values.data());
+                  out.sum_values.data(), place);
   c.codec.combine(wires, c.values.data(), c.own_index, c.count, c.finish, nullptr,
-                  out.sum_alone.data());
+                  out.sum_alone.data(), place);
   return out;
 }
 

@@ -149,6 +149,8 @@ def parse_spec(text: str) -> Spec:
     base = ALIASES.get(base, base)
     if base not in FORMATS:
         return Spec(base, None, 0, False)
+    if modifiers and modifiers[0] == "feedback":
+        modifiers.pop(0)  # which values are sent, not how
     rows = sparse = 0
     if modifiers and modifiers[0].startswith("rows:"):
         rows = int(modifiers.pop(0).removeprefix("rows:"))

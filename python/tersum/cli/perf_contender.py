@@ -65,15 +65,15 @@ def _tersum_call(
         if options.op == "all_reduce" and options.in_place:
             np.copyto(out, x)
             return lambda: group.all_reduce(
-                out, options.redop, codec, plan, out=out, max_rel_error=error
+                out, options.redop, codec, plan, out=out, max_rel_error=error, site="perf"
             )
         if options.op == "all_reduce":
             return lambda: group.all_reduce(
-                x, options.redop, codec, plan, out=out, max_rel_error=error
+                x, options.redop, codec, plan, out=out, max_rel_error=error, site="perf"
             )
         if options.op == "reduce_scatter":
             return lambda: group.reduce_scatter(
-                x, options.redop, codec, plan, out=out, max_rel_error=error
+                x, options.redop, codec, plan, out=out, max_rel_error=error, site="perf"
             )
         if options.op == "all_gather":
             return lambda: group.all_gather(x, codec, plan, **to(out))

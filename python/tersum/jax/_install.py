@@ -164,6 +164,12 @@ def reset_flatten() -> None:
     _xla.reset_flatten()
 
 
+def reset_feedback() -> None:
+    """Forgets what operations with ``+feedback`` have lost, in this process. Waits for the programs
+    in flight."""
+    _xla.reset_feedback()
+
+
 def ensure_hook_for_psum() -> None:
     """Makes sure that :func:`tersum.jax.psum` is seen by the compiler, installed or not."""
     if _switch.options is not None:

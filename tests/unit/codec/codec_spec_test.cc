@@ -44,6 +44,7 @@ TEST(CodecSpec, NormalForms) {
         {"shiftadd", "int8/128+shiftadd"},
         {"shiftadd/32+hadamard", "int8/32+hadamard+shiftadd"},
         {"mxint8+floor+shiftadd", "mxint8/32+shiftadd+floor"},
+        {"int2+sparse:1%+feedback", "int2/32+feedback+sparse:1%"},
         {"mxfp4+sparse:0.01%", "mxfp4/32+sparse:0.01%"},
         {"five+sparse:1.50%", "five/32+sparse:1.5%"},
         {"int8+sparse:2.0%", "int8/128+sparse:2%"},

@@ -79,6 +79,7 @@ class FakeDeviceWorld final : public DeviceWorld {
   }
   Status load_flatten(std::span<const std::byte> /*saved*/) override { return {}; }
   Status reset_flatten() override { return {}; }
+  Status reset_feedback() override { return {}; }
   void close() override { closed = true; }
 
   // Every call that completes from now on ends with this.

@@ -1,0 +1,197 @@
+#include "codec/feedback_codec.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "codec/combine_checks.h"
+#include "codec/kernels/element_kernels.h"
+#include "codec/value_kind.h"
+
+namespace tersum {
+namespace {
+
+// What a slice is worked on in; grows to the largest slice of the thread.
+struct SliceMemory {
+  std::vector<float> sums;        // what was to be sent
+  std::vector<std::byte> values;  // of the value type, or float32
+};
+
+SliceMemory& slice_memory(size_t count) {
+  thread_local SliceMemory memory;
+  if (memory.sums.size() < count) {
+    memory.sums.resize(count);
+    memory.values.resize(count * sizeof(float));
+  }
+  return memory;
+}
+
+// Calls work(tile, first, count) with values first..first+count-1 of an array of the kind.
+template <class Work>
+void for_tiles(ValueKind kind, const void* values, size_t count, const Work& work) {
+  alignas(64) float tile[kTileMemory];
+  for (size_t first = 0; first < count; first += kTileValues) {
+    const size_t values_here = std::min(kTileValues, count - first);
+    element_kernels().load(kind, values, first, values_here, tile);
+    work(static_cast<float*>(tile), first, values_here);
+  }
+}
+
+// What is no number is owed by nobody: a block that arrived as NaN is not repeated.
+float finite_or_zero(float value) { return std::isfinite(value) ? value : 0.0F; }
+
+class FeedbackCodec final : public Codec {
+ public:
+  FeedbackCodec(const PlainSpec& spec, std::unique_ptr<const Codec> inner,
+                std::unique_ptr<const Codec> wide, DataType type)
+      : spec_(describe_spec(spec)),
+        kind_(value_kind(type)),
+        largest_(float_from_bits(overflow_bits_of(kind_) - 1)),
+        inner_(std::move(inner)),
+        wide_(std::move(wide)) {
+    TERSUM_CHECK(inner_->value_type() == type && wide_->value_type() == DataType::kFloat32);
+  }
+
+  [[nodiscard]] const CodecSpec& spec() const override { return spec_; }
+  [[nodiscard]] DataType value_type() const override { return inner_->value_type(); }
+  [[nodiscard]] uint32_t block() const override { return inner_->block(); }
+  [[nodiscard]] bool lossless() const override { return false; }
+  [[nodiscard]] size_t wire_bytes(size_t count) const override { return inner_->wire_bytes(count); }
+  [[nodiscard]] bool takes_hops() const override { return inner_->takes_hops(); }
+  [[nodiscard]] bool flattens() const override { return inner_->flattens(); }
+  [[nodiscard]] bool feeds_back() const override { return true; }
+  [[nodiscard]] const Codec& gathered(uint32_t ranks) const override {
+    return inner_->gathered(ranks);
+  }
+
+  void encode(const void* values, size_t count, std::byte* wire,
+              const SlicePlace& place) const override;
+  void decode(const std::byte* wire, size_t count, void* values,
+              const SlicePlace& place) const override {
+    inner_->decode(wire, count, values, place);
+  }
+  void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
+                   const SlicePlace& place) const override {
+    inner_->decode_part(wire, count, begin, part, values, place);
+  }
+  [[nodiscard]] Status check_wire(const std::byte* wire, size_t count) const override {
+    return inner_->check_wire(wire, count);
+  }
+  void combine(std::span<const std::byte* const> wires, const void* own, size_t own_index,
+               size_t count, const CombineFinish& finish, std::byte* wire_out, void* values_out,
+               const SlicePlace& place) const override;
+  // Of one coding with nothing owed.
+  [[nodiscard]] double block_error_bound(double absmax) const override {
+    return inner_->block_error_bound(absmax);
+  }
+
+ private:
+  // To `sums`: the values and what is owed of them, as finite as the values are. `owed` keeps what
+  // that left out.
+  void add_owed(const void* values, size_t count, float* owed, float* sums) const;
+  // `sums` as values of the type.
+  void narrow(const float* sums, size_t count, std::byte* values) const;
+  // Adds to `owed` what coding made of `sums`: `factor` times their difference from `back`.
+  static void keep_lost(const float* sums, ValueKind kind, const std::byte* back, size_t count,
+                        float factor, float* owed);
+  // The same of memory.sums, which `wire` holds as a contribution or a partial sum.
+  void keep_lost_of_term(const std::byte* wire, size_t count, SliceMemory& memory,
+                         const SlicePlace& place) const;
+
+  CodecSpec spec_;
+  ValueKind kind_;
+  float largest_;  // number of the value type, before rounding
+  std::unique_ptr<const Codec> inner_;
+  std::unique_ptr<const Codec> wide_;
+};
+
+void FeedbackCodec::add_owed(const void* values, size_t count, float* owed, float* sums) const {
+  for_tiles(kind_, values, count, [&](const float* tile, size_t first, size_t values_here) {
+    float* const due = owed + first;
+    for (size_t i = 0; i < values_here; ++i) {
+      const float sum = tile[i] + due[i];
+      const bool is_number = std::abs(tile[i]) <= largest_;
+      const float sent = is_number ? std::clamp(sum, -largest_, largest_) : tile[i];
+      sums[first + i] = sent;
+      due[i] = finite_or_zero(sum - sent);
+    }
+  });
+}
+
+void FeedbackCodec::narrow(const float* sums, size_t count, std::byte* values) const {
+  for_tiles(ValueKind::kFloat32, sums, count,
+            [&](const float* tile, size_t first, size_t values_here) {
+              element_kernels().store(kind_, tile, values_here, values, first);
+            });
+}
+
+void FeedbackCodec::keep_lost(const float* sums, ValueKind kind, const std::byte* back,
+                              size_t count, float factor, float* owed) {
+  for_tiles(kind, back, count, [&](const float* tile, size_t first, size_t values_here) {
+    for (size_t i = 0; i < values_here; ++i) {
+      const float lost = (sums[first + i] - tile[i]) * factor;
+      owed[first + i] = finite_or_zero(owed[first + i] + lost);
+    }
+  });
+}
+
+// What others will add up: decoded without rounding to the type.
+void FeedbackCodec::keep_lost_of_term(const std::byte* wire, size_t count, SliceMemory& memory,
+                                      const SlicePlace& place) const {
+  wide_->decode(wire, count, memory.values.data(), place);
+  keep_lost(memory.sums.data(), ValueKind::kFloat32, memory.values.data(), count, 1,
+            place.owed + place.first);
+}
+
+void FeedbackCodec::encode(const void* values, size_t count, std::byte* wire,
+                           const SlicePlace& place) const {
+  if (place.owed == nullptr) return inner_->encode(values, count, wire, place);
+  SliceMemory& memory = slice_memory(count);
+  add_owed(values, count, place.owed + place.first, memory.sums.data());
+  narrow(memory.sums.data(), count, memory.values.data());
+  inner_->encode(memory.values.data(), count, wire, place);
+  keep_lost_of_term(wire, count, memory, place);
+}
+
+void FeedbackCodec::combine(std::span<const std::byte* const> wires, const void* own,
+                            size_t own_index, size_t count, const CombineFinish& finish,
+                            std::byte* wire_out, void* values_out, const SlicePlace& place) const {
+  if (place.owed == nullptr || own == nullptr) {
+    return inner_->combine(wires, own, own_index, count, finish, wire_out, values_out, place);
+  }
+  SliceMemory& memory = slice_memory(count);
+  float* const sums = memory.sums.data();
+  add_owed(own, count, place.owed + place.first, sums);
+  wide_->combine(wires, sums, own_index, count, {finish.op, finish.divisor, 1}, nullptr, sums,
+                 place);
+  if (wire_out == nullptr) {
+    narrow(sums, count, static_cast<std::byte*>(values_out));
+    return;
+  }
+  narrow(sums, count, memory.values.data());
+  const Codec& gathered = inner_->gathered(finish.gathered_ranks);
+  gathered.encode(memory.values.data(), count, wire_out, place);
+  // A partial sum goes on to the next adder.
+  const bool is_final = finish.gathered_ranks > 1 || values_out != nullptr;
+  if (!is_final) return keep_lost_of_term(wire_out, count, memory, place);
+  gathered.decode(wire_out, count, memory.values.data(), place);
+  if (values_out != nullptr) {
+    std::copy_n(memory.values.data(), count * element_bytes(value_type()),
+                static_cast<std::byte*>(values_out));
+  }
+  const bool divides = finish.op == ReduceOp::kAverage;
+  const float factor = divides ? static_cast<float>(finish.divisor) : 1.0F;
+  keep_lost(sums, kind_, memory.values.data(), count, factor, place.owed + place.first);
+}
+
+}  // namespace
+
+std::unique_ptr<Codec> make_feedback_codec(const PlainSpec& spec,
+                                           std::unique_ptr<const Codec> inner,
+                                           std::unique_ptr<const Codec> wide, DataType type) {
+  return std::make_unique<FeedbackCodec>(spec, std::move(inner), std::move(wide), type);
+}
+
+}  // namespace tersum
