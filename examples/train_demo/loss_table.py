@@ -1,6 +1,6 @@
 """What training loses on each wire: a table of final losses over seeds, beside the exact wire.
 
-    python examples/train_demo/loss_table.py [--steps 300] [--wires int8/128,int2/32+feedback,…]
+    python examples/train_demo/loss_table.py [--steps 160] [--optimizer adam] [--wires int8/128,…]
 
 Four data-parallel ranks train the transformer of `train.py` on the licence texts, once per wire and
 seed: four devices of one process, or with `--processes 4` as many processes on loopback. Both send
@@ -88,8 +88,9 @@ def rows(found: list[list[dict[str, Any]]], wires: list[str], window: int) -> li
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--processes", type=int, default=1, choices=(1, 2, 4))
-    parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--window", type=int, default=50, help="last steps that count")
+    parser.add_argument("--optimizer", default="momentum", help="or adam")
+    parser.add_argument("--steps", type=int, default=160)
+    parser.add_argument("--window", type=int, default=40, help="last steps that count")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--wires", default=",".join(CLAIMED + WITHOUT), help="beside exact")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "loss_table")

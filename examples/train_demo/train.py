@@ -18,7 +18,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from char_model import Adam, Params, Shape, init_params, losses
+from char_model import OPTIMIZERS, Params, Shape, init_params, losses
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 LICENCE_DIRECTORY = Path("/usr/share/common-licenses")
@@ -37,17 +37,17 @@ def load_text() -> tuple[np.ndarray, int]:
 class Trainer:
     """One training run over all devices of the job; every process must make the same calls."""
 
-    def __init__(self, mesh: Mesh, seed: int, batch_size: int) -> None:
+    def __init__(self, mesh: Mesh, seed: int, batch_size: int, optimizer: str) -> None:
         self._text, symbols = load_text()
         self._shape = Shape(symbols)
         self._batch_size = batch_size
         self._rng = np.random.default_rng([seed, 1])  # the same batches on every process
         self._split = NamedSharding(mesh, PartitionSpec("data"))
         whole = NamedSharding(mesh, PartitionSpec())
-        adam = Adam()
+        method = OPTIMIZERS[optimizer]()
         params = init_params(self._shape, seed)
         self._params: Params = jax.tree.map(partial(place, whole), params)
-        self._state: Any = jax.tree.map(partial(place, whole), adam.init(params))
+        self._state: Any = jax.tree.map(partial(place, whole), method.init(params))
 
         def step(params: Params, state: Any, batch: jax.Array) -> tuple[Params, Any, jax.Array]:
             def mean_loss(params: Params) -> tuple[jax.Array, jax.Array]:
@@ -55,7 +55,7 @@ class Trainer:
                 return each.mean(), each
 
             gradients, each = jax.grad(mean_loss, has_aux=True)(params)
-            return *adam.update(params, gradients, state), each
+            return *method.update(params, gradients, state), each
 
         self._step = jax.jit(step, out_shardings=(whole, whole, self._split), donate_argnums=(0, 1))
 
@@ -87,7 +87,7 @@ def place(sharding: NamedSharding, value: np.ndarray) -> jax.Array:
     return jax.make_array_from_callback(value.shape, sharding, lambda index: value[index])
 
 
-def train(wire: str, seed: int, steps: int, batch_size: int) -> dict[str, Any]:
+def train(wire: str, seed: int, steps: int, batch_size: int, optimizer: str) -> dict[str, Any]:
     """One run: this process's losses [steps][rows], and the digest of the final weights."""
     if wire != "jax":
         import tersum.jax
@@ -96,7 +96,7 @@ def train(wire: str, seed: int, steps: int, batch_size: int) -> dict[str, Any]:
         tersum.jax.install(codec=wire, min_bytes=0, local=jax.process_count() == 1)
         rows, sent = len(tersum.jax.report()), tersum.jax.stats().wire_bytes_sent
     mesh = jax.make_mesh((jax.device_count(),), ("data",), (AxisType.Auto,))
-    trainer = Trainer(mesh, seed, batch_size)
+    trainer = Trainer(mesh, seed, batch_size, optimizer)
     curve = [trainer.step() for _ in range(steps)]
     result = {"wire": wire, "seed": seed, "losses": curve, "digest": trainer.digest()}
     if wire != "jax":
@@ -115,6 +115,7 @@ def main() -> None:
     parser.add_argument("--run", action="append", default=[], help="WIRE:SEED, e.g. int8/128:0")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--batch-size", type=int, default=32, help="rows over all devices")
+    parser.add_argument("--optimizer", choices=tuple(OPTIMIZERS), default="adam")
     args = parser.parse_args()
 
     if args.processes > 1:
@@ -122,7 +123,7 @@ def main() -> None:
     results = []
     for run in args.run or ["jax:0"]:
         wire, seed = run.split(":")
-        results.append(train(wire, int(seed), args.steps, args.batch_size))
+        results.append(train(wire, int(seed), args.steps, args.batch_size, args.optimizer))
         if args.process == 0:
             last = np.mean(results[-1]["losses"][-25:])
             print(f"{run}: loss {last:.4f} over the last 25 of {args.steps} steps", flush=True)

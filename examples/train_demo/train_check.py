@@ -37,6 +37,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--plain", default="exact", help="the wire that makes the band")
     parser.add_argument("--wire", default="int8/128", help="the wire that is tried")
+    parser.add_argument("--optimizer", default="adam", help="or momentum")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "train_demo")
     return parser.parse_args()
 
@@ -46,6 +47,7 @@ def run_job(args: argparse.Namespace, wires: Sequence[str]) -> list[list[dict[st
     runs = [f"{wire}:{seed}" for wire in wires for seed in range(args.seeds)]
     options = [part for run in runs for part in ("--run", run)]
     options += ["--steps", str(args.steps), "--processes", str(args.processes)]
+    options += ["--optimizer", args.optimizer]
     options += ["--coordinator", f"127.0.0.1:{free_port()}"]
     environment = {
         **os.environ,
