@@ -56,7 +56,7 @@ def main() -> None:
         cases += [("rows", "+rows:37", mixed * 3, ROWS)] if format.name in WITH_OTHERS else []
         for modifier, others in LAYOUTS if format.name == "int4" else ():
             cases.append((f"with_{modifier[1:]}", modifier, mixed * 9, others))
-        if format.name not in ("int1", "nvfp4"):
+        if not format.name.startswith(("int1", "nvfp4", "table")):
             cases.append(("random", "+sparse:2%+sr", mixed, RANDOM))
         for name, modifier, data, others in cases:
             block = least << (others & 7)
