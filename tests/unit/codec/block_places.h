@@ -27,7 +27,9 @@ inline bool places_are_blocks(const Codec& codec) { return !has_modifier(codec, 
 // Blocks, within rows where there are rows; with +adaptive the largest that there may be.
 inline std::vector<BlockPlace> block_places(const Codec& codec, size_t count) {
   const std::vector<std::string>& modifiers = codec.spec().modifiers;
-  const bool has_rows = !modifiers.empty() && modifiers.front().starts_with("rows:");
+  const bool has_rows =
+      std::any_of(modifiers.begin(), modifiers.end(),
+                  [](const std::string& modifier) { return modifier.starts_with("rows:"); });
   const size_t row = has_rows ? codec.block() : std::max<size_t>(count, 1);
   const size_t block = places_are_blocks(codec) ? std::max<size_t>(codec.spec().block, 1) : 1024;
   std::vector<BlockPlace> places;
