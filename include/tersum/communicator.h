@@ -96,8 +96,9 @@ class Communicator {
   [[nodiscard]] int size() const;
 
   // Reduces `count` elements of `input` over all ranks into `output` on every rank; the two may be
-  // the same array but not overlap otherwise. Errors: kInvalidArgument (codec, block), and those of
-  // the class comment.
+  // the same array but not overlap otherwise. options.residual and options.bias are added to this
+  // rank's contribution on its way. Errors: kInvalidArgument (codec, block), and those of the class
+  // comment.
   Status all_reduce(const void* input, void* output, size_t count, DataType type, ReduceOp op,
                     const CallOptions& options = {});
   Work start_all_reduce(const void* input, void* output, size_t count, DataType type, ReduceOp op,

@@ -79,6 +79,16 @@ struct CallOptions {
   // loses.
   size_t channels = 0;
   std::string_view site = {};
+  // For all_reduce of one array: what this rank contributes is, value by value, input[i] +
+  // residual[i] + bias[i % bias_count], of which null pointers are left out. Both are of the
+  // array's type; residual has its length, and bias_count divides it. The sum is formed while the
+  // slices are encoded, without a pass over memory of its own: in float32 for float32, bfloat16 and
+  // float16 (and rounded to the type only where it travels as it is), else in the type. `input`
+  // does not change. residual may be the very output, or is apart from it; bias is apart. Each
+  // rank's own choice: ranks need not agree.
+  const void* residual = nullptr;
+  const void* bias = nullptr;
+  size_t bias_count = 0;
   // For start_…() only: the caller will wait() at once and drive the call itself, so no background
   // thread is woken for it. Until somebody waits such a call makes no progress of its own.
   bool attended = false;

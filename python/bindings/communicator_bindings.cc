@@ -9,6 +9,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -52,7 +53,8 @@ struct PendingCall {
   std::string site;
   Input input;
   Output output;
-  nb::object lists;  // of a coalesced call
+  std::array<Input, 2> added;  // residual and bias
+  nb::object lists;            // of a coalesced call
 };
 
 // One communicator as Python holds it. Thread safety: any thread; `mutex_` guards the list of
@@ -250,14 +252,20 @@ std::shared_ptr<PendingCall> start_call(PyCommunicator& self, const PyCallOption
 
 std::shared_ptr<PyWork> start_all_reduce(PyCommunicatorPtr self, Input input, Output output,
                                          const std::string& dtype, const std::string& op,
-                                         const PyCallOptions& how) {
+                                         const PyCallOptions& how, const Input& residual,
+                                         const Input& bias) {
   const DataType type = data_type_or_throw(dtype);
   const ReduceOp reduce = reduce_op_or_throw(op);
-  auto call = start_call(*self, how, input, output,
-                         [&](Communicator& communicator, const CallOptions& options) {
-                           return communicator.start_all_reduce(
-                               input.data(), output.data(), input.size(), type, reduce, options);
-                         });
+  auto call =
+      start_call(*self, how, input, output, [&](Communicator& communicator, CallOptions options) {
+        // Empty arrays stand for none.
+        if (residual.size() > 0) options.residual = residual.data();
+        if (bias.size() > 0) options.bias = bias.data();
+        options.bias_count = bias.size();
+        return communicator.start_all_reduce(input.data(), output.data(), input.size(), type,
+                                             reduce, options);
+      });
+  call->added = {residual, bias};
   return make_work(std::move(self), std::move(call), how.attended);
 }
 
@@ -519,7 +527,8 @@ void bind_calls(nb::class_<PyCommunicator>& type) {
   type.def("all_reduce_plain", &all_reduce_plain, nb::arg("input"), nb::arg("output"),
            nb::arg("op"), nb::arg("codec"), nb::arg("plan"), nb::arg("timeout_ms"));
   type.def("start_all_reduce", &start_all_reduce, nb::arg("input").noconvert(),
-           nb::arg("output").noconvert(), nb::arg("dtype"), nb::arg("op"), nb::arg("how"))
+           nb::arg("output").noconvert(), nb::arg("dtype"), nb::arg("op"), nb::arg("how"),
+           nb::arg("residual").noconvert(), nb::arg("bias").noconvert())
       .def("start_all_reduce_coalesced", &start_all_reduce_coalesced, nb::arg("inputs"),
            nb::arg("outputs"), nb::arg("dtype"), nb::arg("array_type"), nb::arg("op"),
            nb::arg("how"))

@@ -128,6 +128,8 @@ class Communicator:
         dtype: str,
         op: str,
         how: CallOptions,
+        residual: npt.NDArray[Any],
+        bias: npt.NDArray[Any],
     ) -> Work: ...
     def start_all_reduce_coalesced(
         self,

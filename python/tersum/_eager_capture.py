@@ -109,8 +109,8 @@ def capture(
             train_some_steps()
 
     Every floating-point sum or average of ``all_reduce`` and ``reduce_scatter`` (coalesced calls
-    are left out): what this rank handed in, and the result. All ranks must start and stop it
-    between the same two calls; they may share the directory.
+    and those with a residual or a bias are left out): what this rank handed in, and the result. All
+    ranks must start and stop it between the same two calls; they may share the directory.
 
     :param calls: how many calls of one site to keep; a site is a line of the caller's program, with
         the array's shape and type.

@@ -12,7 +12,7 @@ import numpy as np
 
 from tersum import _core
 from tersum._arrays import Source, Target, read_input, without_overlap
-from tersum._call_arguments import call_ms, call_options, target_for
+from tersum._call_arguments import call_ms, call_options, read_added, target_for
 from tersum._coalesce import start_coalesced
 from tersum._eager_capture import CommunicatorCapture
 from tersum._level_tables import learn_codec
@@ -193,6 +193,8 @@ class Communicator(MoveCalls):
         *,
         max_rel_error: float = 0.0,
         site: str = "",
+        residual: Any = None,
+        bias: Any = None,
     ) -> Array:
         """The elementwise ``op`` of every rank's ``x`` (any one shape), on every rank, same bits.
 
@@ -210,18 +212,25 @@ class Communicator(MoveCalls):
             or more dimensions) serves its next call; places that see other data take other names.
             Codecs with ``+feedback`` need a name, too: what a call loses is added to the site's
             next one. Calls of one site run one after the other.
+        :param residual: array like ``x`` that this rank adds to it: what it contributes is
+            ``x + residual + bias``, formed while it is encoded, without a pass over memory of its
+            own, and in float32 for types of at most 32 bits; ``x`` stays as it is. May be ``out``.
+        :param bias: array of the type of ``x``, repeated along it: its length divides that of
+            ``x``, as the last dimension does. Ranks need not agree on either.
         """
         if (
             type(x) is np.ndarray
             and type(out) is np.ndarray
             and max_rel_error == 0
             and not ("+flatten" in codec or "+feedback" in codec)
+            and residual is None
+            and bias is None
             and CommunicatorCapture.running is None
             and self._core.all_reduce_plain(x, out, op, codec, plan, call_ms(timeout_ms))
         ):
             return out  # type: ignore[return-value]  # an array like x
         how = call_options(codec, plan, timeout_ms, max_rel_error, attended=True, site=site)
-        return self._all_reduce(x, op, out, how, (codec, plan)).result()
+        return self._all_reduce(x, op, out, how, (codec, plan), residual, bias).result()
 
     def all_reduce_async(
         self,
@@ -234,10 +243,12 @@ class Communicator(MoveCalls):
         *,
         max_rel_error: float = 0.0,
         site: str = "",
+        residual: Any = None,
+        bias: Any = None,
     ) -> Work[Array]:
         """:meth:`all_reduce` in the background."""
         how = call_options(codec, plan, timeout_ms, max_rel_error, attended=False, site=site)
-        return self._all_reduce(x, op, out, how, (codec, plan))
+        return self._all_reduce(x, op, out, how, (codec, plan), residual, bias)
 
     def all_reduce_coalesced(
         self,
@@ -521,14 +532,23 @@ class Communicator(MoveCalls):
         return float(bound[0])
 
     def _all_reduce(
-        self, x: Array, op: str, out: Any, how: _core.CallOptions, asked: tuple[str, str]
+        self,
+        x: Array,
+        op: str,
+        out: Any,
+        how: _core.CallOptions,
+        asked: tuple[str, str],
+        residual: Any,
+        bias: Any,
     ) -> Work[Array]:
         source = read_input(x)
         target = target_for(out, source, source.shape)
         source = without_overlap(source, target, in_place=True)
-        target = self._recorded("all_reduce", op, asked, source, target)
+        added = read_added(residual, bias, source, target)
+        if residual is None and bias is None:
+            target = self._recorded("all_reduce", op, asked, source, target)
         how.channels = source.shape[-1] if len(source.shape) > 1 else 0
-        core = self._core.start_all_reduce(source.data, target.data, source.dtype, op, how)
+        core = self._core.start_all_reduce(source.data, target.data, source.dtype, op, how, *added)
         return Work(core, target)
 
     def _reduce_scatter(

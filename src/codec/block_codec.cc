@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "codec/combine_checks.h"
 #include "codec/element_checks.h"
+#include "codec/element_codec.h"
 #include "codec/element_formats.h"
 #include "codec/kernels/block_kernels.h"
 #include "codec/kernels/block_reference.h"
@@ -24,13 +25,20 @@ ElementFormat element_format_of(int bits, uint32_t block, ValueKind kind) {
   return format;
 }
 
+std::unique_ptr<const Codec> make_general(int bits, uint32_t block, DataType type) {
+  PlainSpec spec;
+  spec.block = block;
+  return make_element_codec(spec, bits == 8 ? integer_format<8>() : integer_format<4>(), type);
+}
+
 class BlockCodec final : public Codec {
  public:
   BlockCodec(int bits, uint32_t block, DataType type)
       : spec_{bits == 8 ? "int8" : "int4", block, {}},
         type_(type),
         format_(make_block_format(value_kind(type), bits, block)),
-        element_format_(element_format_of(bits, block, format_.kind)) {}
+        element_format_(element_format_of(bits, block, format_.kind)),
+        general_(make_general(bits, block, type)) {}
 
   [[nodiscard]] const CodecSpec& spec() const override { return spec_; }
   [[nodiscard]] DataType value_type() const override { return type_; }
@@ -40,7 +48,8 @@ class BlockCodec final : public Codec {
     return slice_bytes(format_, count);
   }
   void encode(const void* values, size_t count, std::byte* wire,
-              const SlicePlace& /*place*/) const override {
+              const SlicePlace& place) const override {
+    if (place.added.is_any()) return general_->encode(values, count, wire, place);
     block_kernels(format_).encode(format_, values, count, wire);
   }
   void decode(const std::byte* wire, size_t count, void* values,
@@ -54,8 +63,11 @@ class BlockCodec final : public Codec {
   }
   void combine(std::span<const std::byte* const> wires, const void* own, size_t own_index,
                size_t count, const CombineFinish& finish, std::byte* wire_out, void* values_out,
-               const SlicePlace& /*place*/) const override {
+               const SlicePlace& place) const override {
     TERSUM_CHECK(finish.op == ReduceOp::kSum || finish.op == ReduceOp::kAverage);
+    if (place.added.is_any()) {
+      return general_->combine(wires, own, own_index, count, finish, wire_out, values_out, place);
+    }
     block_kernels(format_).combine(
         format_, checked_combine_args(wires, own, own_index, count, finish, wire_out, values_out));
   }
@@ -66,6 +78,8 @@ class BlockCodec final : public Codec {
   DataType type_;
   BlockFormat format_;
   ElementFormat element_format_;
+  // The same bytes by the general kernels, which can add to what they read.
+  std::unique_ptr<const Codec> general_;
 };
 
 void BlockCodec::decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,

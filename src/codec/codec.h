@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "codec/kernels/added_terms.h"
 #include "tersum/data_type.h"
 #include "tersum/options.h"
 #include "tersum/status.h"
@@ -63,6 +64,7 @@ struct SlicePlace {
   // Of +feedback: what codings have lost of each value of the array, which encode() and combine()
   // add and bring up to date; null: nothing is kept. Each rank's own.
   float* owed = nullptr;
+  AddedTerms added;  // to what encode and combine read of values and `own`
 };
 
 class Codec {

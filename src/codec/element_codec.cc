@@ -133,8 +133,8 @@ class ElementCodec final : public Codec {
 };
 
 SliceCoding ElementCodec::coding(const SlicePlace& place) const {
-  SliceCoding coding{format_,     element_kernels(), transform_,
-                     place.first, is_random_,        place.rounding};
+  SliceCoding coding{format_,    element_kernels(), transform_, place.first,
+                     is_random_, place.rounding,    place.added};
   if (flattens_ && place.factors != nullptr) {
     coding.transform.diagonal = place.factors->forward;
     coding.transform.undo_diagonal = place.factors->undo;

@@ -26,10 +26,9 @@ SectionMemory& section_memory() {
   return *memory;
 }
 
+// For codecs that are given what was read already.
 SlicePlace place_in(const SlicePlace& slice, size_t first) {
-  SlicePlace place = slice;
-  place.first += first;
-  return place;
+  return {slice.first + first, slice.factors, slice.rounding, nullptr, {}};
 }
 
 }  // namespace
@@ -59,12 +58,19 @@ void SectionedCodec::encode_loaded(SectionMemory& memory, size_t count, std::byt
   encode_section(memory.values, count, wire, place);
 }
 
+void SectionedCodec::load(const void* values, size_t first, size_t count, float* to,
+                          const SlicePlace& place) const {
+  element_kernels().load(kind_, values, first, count, to);
+  if (!place.added.is_any()) return;
+  add_terms(element_kernels(), kind_, place.added, place.first + first, count, to);
+}
+
 void SectionedCodec::encode(const void* values, size_t count, std::byte* wire,
                             const SlicePlace& place) const {
   SectionMemory& memory = section_memory();
   for (size_t first = 0; first < count; first += kLayoutValues) {
     const size_t here = std::min(kLayoutValues, count - first);
-    element_kernels().load(kind_, values, first, here, memory.values);
+    load(values, first, here, memory.values, place);
     encode_loaded(memory, here, wire, place_in(place, first));
     wire += section_bytes(here);
   }
@@ -111,15 +117,16 @@ void SectionedCodec::sum_section(std::span<const std::byte* const> wires, const 
                                  size_t own_index, size_t first, size_t count,
                                  const CombineFinish& finish, SectionMemory& memory,
                                  const SlicePlace& place) const {
+  const SlicePlace section = place_in(place, first);
   const size_t terms = wires.size() + (own == nullptr ? 0 : 1);
   const size_t offset = first > 0 ? first / kLayoutValues * section_bytes(kLayoutValues) : 0;
   size_t wire = 0;
   for (size_t i = 0; i < terms; ++i) {
     float* const to = i == 0 ? memory.values : memory.term;
     if (own != nullptr && i == own_index) {
-      element_kernels().load(kind_, own, first, count, to);
+      load(own, first, count, to, place);
     } else {
-      decode_section(wires[wire++] + offset, count, 0, count, to, place);
+      decode_section(wires[wire++] + offset, count, 0, count, to, section);
     }
     if (i > 0) element_kernels().add(memory.term, count, memory.values);
   }
@@ -136,7 +143,7 @@ void SectionedCodec::combine(std::span<const std::byte* const> wires, const void
   for (size_t first = 0; first < count; first += kLayoutValues) {
     const size_t here = std::min(kLayoutValues, count - first);
     const SlicePlace section = place_in(place, first);
-    sum_section(wires, own, own_index, first, here, finish, memory, section);
+    sum_section(wires, own, own_index, first, here, finish, memory, place);
     if (wire_out == nullptr) {
       element_kernels().store(kind_, memory.values, here, values_out, first);
       continue;

@@ -106,6 +106,9 @@ class SparseCodec final : public Codec {
   [[nodiscard]] float largest() const { return float_from_bits(overflow_bits_ - 1); }
   [[nodiscard]] uint16_t entry_bits(float value) const;
 
+  // Of the slice's values, with what is added to them.
+  void load_section(const void* values, const Section& section, float* to,
+                    const SlicePlace& place) const;
   // From memory.values, which ends as what `dense_` was given.
   void encode_section(const Section& section, SectionMemory& memory, std::byte* wire,
                       const SlicePlace& place) const;
@@ -131,7 +134,7 @@ class SparseCodec final : public Codec {
 };
 
 SlicePlace place_in(const SlicePlace& slice, const Section& section) {
-  return {slice.first + section.first, slice.factors, slice.rounding};
+  return {slice.first + section.first, slice.factors, slice.rounding, nullptr, {}};
 }
 
 Section SparseCodec::section_at(size_t first, size_t count, uint32_t share) const {
@@ -201,12 +204,19 @@ void SparseCodec::encode_section(const Section& section, SectionMemory& memory, 
                  place_in(place, section));
 }
 
+void SparseCodec::load_section(const void* values, const Section& section, float* to,
+                               const SlicePlace& place) const {
+  element_kernels().load(kind_, values, section.first, section.count, to);
+  if (!place.added.is_any()) return;
+  add_terms(element_kernels(), kind_, place.added, place.first + section.first, section.count, to);
+}
+
 void SparseCodec::encode(const void* values, size_t count, std::byte* wire,
                          const SlicePlace& place) const {
   SectionMemory& memory = section_memory();
   for (size_t first = 0; first < count; first += kSectionValues) {
     const Section section = section_at(first, count, plain_.sparse);
-    element_kernels().load(kind_, values, first, section.count, memory.values);
+    load_section(values, section, memory.values, place);
     encode_section(section, memory, wire, place);
   }
 }
@@ -256,10 +266,10 @@ void SparseCodec::sum_section(const Section& section, std::span<const std::byte*
                               const void* own, size_t own_index, const CombineFinish& finish,
                               SectionMemory& memory, const SlicePlace& place) const {
   const float* own_values = nullptr;
-  if (own != nullptr && kind_ == ValueKind::kFloat32) {
+  if (own != nullptr && kind_ == ValueKind::kFloat32 && !place.added.is_any()) {
     own_values = static_cast<const float*>(own) + section.first;
   } else if (own != nullptr) {
-    element_kernels().load(kind_, own, section.first, section.count, memory.own);
+    load_section(own, section, memory.own, place);
     own_values = memory.own;
   }
   memory.wires.resize(wires.size());

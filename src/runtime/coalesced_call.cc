@@ -37,6 +37,11 @@ CoalescedCall::CoalescedCall(std::shared_ptr<Member> member, std::shared_ptr<Mem
 }
 
 Status CoalescedCall::check() const {
+  if (options_.residual != nullptr || options_.bias != nullptr || options_.bias_count != 0) {
+    return invalid_argument(
+        "a residual or a bias is added in all_reduce of one array, not in all_reduce_coalesced; "
+        "leave them out");
+  }
   const size_t count_max = std::numeric_limits<size_t>::max() / 64;
   size_t total = 0;
   for (size_t i = 0; i < tensors_.size(); ++i) {

@@ -53,6 +53,7 @@ struct CallRequest {
   uint64_t site = 0;      // where it is flattened
   uint64_t rounding = 0;  // key of the random numbers of +sr
   uint64_t feedback = 0;  // key of the site whose losses are kept; 0: none
+  AddedTerms added;       // to the input
 };
 
 using OnDone = void (*)(void* context, const Status& status);

@@ -191,7 +191,7 @@ bool Operation::past_cache() const {
 SlicePlace Operation::place_of(const ChunkRole& role, uint32_t slice) const {
   // The state changes only with this call's end.
   const ChannelFactors* const factors = site_ == nullptr ? nullptr : site_->state.factors();
-  return {plan_->slice_begin(role, slice), factors, request_.rounding, owed_};
+  return {plan_->slice_begin(role, slice), factors, request_.rounding, owed_, request_.added};
 }
 
 // Of what wires_ points to.

@@ -1,5 +1,7 @@
 #include "runtime/start_call.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <string>
 
@@ -46,6 +48,49 @@ Status check_arguments(const Member& member, const CallArguments& arguments,
     return invalid_argument("channels is " + std::to_string(options.channels) +
                             ", which does not divide the length " +
                             std::to_string(arguments.count) + "; pass the last dimension, or 0");
+  }
+  return {};
+}
+
+bool overlap(const void* a, size_t a_bytes, const void* b, size_t b_bytes) {
+  const auto first = reinterpret_cast<uintptr_t>(a);
+  const auto second = reinterpret_cast<uintptr_t>(b);
+  return first < second + b_bytes && second < first + a_bytes;
+}
+
+// Of the residual and the bias.
+Status check_added(const CallArguments& arguments, const CallOptions& options) {
+  if (options.residual == nullptr && options.bias == nullptr && options.bias_count == 0) return {};
+  if (arguments.collective != Collective::kAllReduce || arguments.tensors != 0) {
+    return invalid_argument("a residual or a bias is added in all_reduce of one array, not in " +
+                            std::string(arguments.tensors != 0
+                                            ? "all_reduce_coalesced"
+                                            : collective_name(arguments.collective)) +
+                            "; leave them out");
+  }
+  const size_t value_bytes = element_bytes(arguments.type);
+  const size_t bytes = arguments.count * value_bytes;
+  if (arguments.count > 0 && (options.bias == nullptr) != (options.bias_count == 0)) {
+    return invalid_argument("bias has " + std::to_string(options.bias_count) + " elements and is " +
+                            (options.bias == nullptr ? "null" : "not null") +
+                            "; pass an array and its length, or neither");
+  }
+  if (options.bias_count > 0 && arguments.count % options.bias_count != 0) {
+    return invalid_argument("bias has " + std::to_string(options.bias_count) +
+                            " elements, which does not divide the length " +
+                            std::to_string(arguments.count) + "; pass one for the last dimension");
+  }
+  const bool residual_in_the_way = options.residual != nullptr &&
+                                   options.residual != arguments.output &&
+                                   overlap(options.residual, bytes, arguments.output, bytes);
+  const bool bias_in_the_way =
+      options.bias != nullptr &&
+      overlap(options.bias, options.bias_count * value_bytes, arguments.output, bytes);
+  if (residual_in_the_way || bias_in_the_way) {
+    return invalid_argument(std::string(bias_in_the_way ? "bias" : "residual") +
+                            " overlaps the output, which would overwrite it before it is read; "
+                            "pass memory of its own" +
+                            (bias_in_the_way ? "" : ", or the very output"));
   }
   return {};
 }
@@ -124,8 +169,13 @@ Result<std::shared_ptr<Operation>> start_call(const std::shared_ptr<Member>& mem
                                               int64_t default_timeout_ms, uint64_t key, bool async,
                                               OnDone on_done, void* context) {
   TERSUM_RETURN_IF_ERROR(check_arguments(*member, arguments, options));
+  TERSUM_RETURN_IF_ERROR(check_added(arguments, options));
   Result<const Codec*> codec = find_codec(options.codec, arguments.type, arguments.op);
   if (!codec.ok()) return codec.status();
+  if ((options.residual != nullptr || options.bias != nullptr) && codec.value()->feeds_back()) {
+    return unsupported("codec " + codec.value()->spec().to_string() +
+                       " keeps what its calls lose and takes no residual or bias; add them before");
+  }
   TERSUM_RETURN_IF_ERROR(check_hops(*member, arguments, options, *codec.value()));
   TERSUM_RETURN_IF_ERROR(check_feedback(arguments, options, *codec.value()));
   CallRequest request;
@@ -147,6 +197,9 @@ Result<std::shared_ptr<Operation>> start_call(const std::shared_ptr<Member>& mem
     // Tensors of several types may be summed under one name.
     request.feedback =
         mix_digests(site_of(arguments, options), static_cast<uint64_t>(arguments.type));
+  }
+  if (options.residual != nullptr || options.bias != nullptr) {
+    request.added = {options.residual, options.bias, std::max<size_t>(options.bias_count, 1)};
   }
   request.timeout_ms = options.timeout_ms > 0 ? options.timeout_ms : default_timeout_ms;
   Progress& progress = *member->progress;

@@ -64,12 +64,13 @@ class SlicePass {
     const size_t count = values_in(tile);
     const TileTransform& transform = coding_.transform;
     const bool plain = format_.kind == ValueKind::kFloat32 && padded(tile) % kTilePad == 0 &&
-                       padded(tile) == count;
+                       padded(tile) == count && !coding_.added.is_any();
     const float* from = to;
     if (plain) {
       from = static_cast<const float*>(values) + place(tile);
     } else {
       kernels_.load(format_.kind, values, place(tile), count, to);
+      add_to(tile, to);
       std::fill(to + count, to + round_up(padded(tile), kTilePad), 0.0F);
     }
     if (transform.signs == nullptr) return from;
@@ -85,7 +86,8 @@ class SlicePass {
   void store_sum(float* from, const ScaleRange& scales, const void* own, const Finish& finish,
                  size_t tile, void* values) const {
     const bool safe = is_safe(scales);
-    if (safe && goes_straight(tile) && !finish.divides()) {
+    const bool as_is = own == nullptr || !coding_.added.is_any();
+    if (safe && as_is && goes_straight(tile) && !finish.divides()) {
       unrotate(from, tile, static_cast<const float*>(own), static_cast<float*>(values));
       return;
     }
@@ -249,8 +251,14 @@ class SlicePass {
     kernels_.unrotate(ends, from, format_.block, whole_blocks(tile), values + place(tile));
   }
 
+  void add_to(size_t tile, float* values) const {
+    if (!coding_.added.is_any()) return;
+    add_terms(kernels_, format_.kind, coding_.added, coding_.first + first(tile), values_in(tile),
+              values);
+  }
   void load_plain(const void* own, size_t tile, float* values) const {
     kernels_.load(format_.kind, own, place(tile), values_in(tile), values);
+    add_to(tile, values);
     const size_t count = values_in(tile);
     std::fill(values + count, values + round_up(count, kTilePad), 0.0F);
   }

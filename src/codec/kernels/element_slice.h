@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "codec/kernels/added_terms.h"
 #include "codec/kernels/combine_args.h"
 #include "codec/kernels/element_kernels.h"
 
@@ -36,6 +37,7 @@ struct SliceCoding {
   size_t first = 0;  // the slice's first value in the array
   bool is_random = false;
   uint64_t rounding = 0;  // key of the random numbers
+  AddedTerms added;       // to the caller's values, before anything else
 };
 
 void encode_elements(const SliceCoding& coding, const void* values, size_t count, std::byte* wire);
