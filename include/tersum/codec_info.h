@@ -33,6 +33,18 @@ std::vector<std::string> known_codecs();
 // kInvalidArgument names the level that is wrong.
 Result<std::string> register_table(std::span<const float> levels);
 
+// Makes matrices a modifier of this process: blocks of n1 n2 values, seen as n1 rows of n2, are
+// multiplied by the transpose of `p1` (n1 x n1, row by row) from the left and by `p2` (n2 x n2)
+// from the right before they are coded, and value i of an array first by diagonal[i mod its
+// length], if it is not empty. The result is "kronecker:" and 16 hexadecimal digits, to be put
+// behind a spec with such blocks and '+'; as with tables, ranks register equal ones.
+// "kronecker:FILE" needs no registration (docs/wire-format.md). kInvalidArgument says what is
+// wrong: sides that are no powers of two up to 128, blocks that have not 16 to 1,024 values,
+// numbers that are not finite, matrices without an inverse or with a condition number above 1,024,
+// factors that are 0 or as far apart.
+Result<std::string> register_kronecker(std::span<const float> p1, std::span<const float> p2,
+                                       std::span<const float> diagonal = {});
+
 // What a spec comes to for a value type and an operation.
 struct CodecInfo {
   std::string spec;  // of the codec that serves them: "exact" where the one asked for cannot

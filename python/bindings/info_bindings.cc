@@ -105,6 +105,14 @@ void bind_info(nb::module_& module) {
         return value_or_throw(register_table(std::span(levels.data(), levels.size())));
       },
       nb::arg("levels"), "The spec of these levels.");
+  module.def(
+      "register_kronecker",
+      [](Floats p1, Floats p2, Floats diagonal) {
+        return value_or_throw(register_kronecker(std::span(p1.data(), p1.size()),
+                                                 std::span(p2.data(), p2.size()),
+                                                 std::span(diagonal.data(), diagonal.size())));
+      },
+      nb::arg("p1"), nb::arg("p2"), nb::arg("diagonal"), "The modifier of these matrices.");
   module.def("codec_info", &describe_codec, nb::arg("spec"), nb::arg("dtype"), nb::arg("op"),
              "Normal form, element type, block, lossless, bits per value.");
   module.def(

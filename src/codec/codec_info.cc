@@ -4,6 +4,7 @@
 
 #include "codec/codec.h"
 #include "codec/codec_spec.h"
+#include "codec/kronecker_transforms.h"
 #include "codec/level_tables.h"
 
 namespace tersum {
@@ -25,6 +26,13 @@ Result<std::string> register_table(std::span<const float> levels) {
   const Result<uint16_t> number = register_level_table(levels);
   if (!number.ok()) return number.status();
   return "table:" + level_table(number.value()).name;
+}
+
+Result<std::string> register_kronecker(std::span<const float> p1, std::span<const float> p2,
+                                       std::span<const float> diagonal) {
+  const Result<uint16_t> number = register_kronecker_transform(p1, p2, diagonal);
+  if (!number.ok()) return number.status();
+  return "kronecker:" + kronecker_transform(number.value()).name;
 }
 
 Result<CodecInfo> codec_info(std::string_view spec, DataType type, ReduceOp op) {

@@ -4,6 +4,8 @@
 #include <array>
 #include <charconv>
 
+#include "codec/kronecker_transforms.h"
+
 namespace tersum {
 namespace {
 
@@ -85,6 +87,28 @@ std::string write_hadamard(const PlainSpec& /*spec*/) { return "hadamard"; }
 std::string_view refuse_hadamard(const FormatRow& row, const PlainSpec& spec) {
   if (spec.flatten) return "flatten contains hadamard; write flatten alone";
   return refuse_without_blocks(row, spec);
+}
+
+bool set_kronecker(std::string_view parameter, PlainSpec& spec) {
+  if (parameter.empty()) return false;
+  const Result<uint16_t> number = find_kronecker_transform(parameter);
+  spec.kronecker = number.ok() ? number.value() : uint16_t{0};
+  return number.ok();
+}
+bool is_kronecker_set(const PlainSpec& spec) { return spec.kronecker != 0; }
+std::string write_kronecker(const PlainSpec& spec) {
+  return "kronecker:" + kronecker_transform(spec.kronecker).name;
+}
+std::string_view refuse_kronecker(const FormatRow& row, const PlainSpec& spec) {
+  if (spec.flatten || spec.hadamard) {
+    return "its matrices take the place of hadamard and its diagonal that of flatten; write one";
+  }
+  if (!row.rotates) return refuse_without_blocks(row, spec);
+  const KroneckerTransform& transform = kronecker_transform(spec.kronecker);
+  return transform.block() == spec.block ? "" : std::string_view(transform.other_blocks);
+}
+Status explain_kronecker(std::string_view parameter) {
+  return parameter.empty() ? Status() : find_kronecker_transform(parameter).status();
 }
 
 bool set_mixed(std::string_view parameter, PlainSpec& spec) {
@@ -182,6 +206,8 @@ constexpr std::array kModifiers = {
                 refuse_without_blocks},
     ModifierRow{"hadamard", "hadamard", set_hadamard, is_hadamard_set, write_hadamard,
                 refuse_hadamard},
+    ModifierRow{"kronecker", "kronecker:FILE or kronecker:DIGEST", set_kronecker, is_kronecker_set,
+                write_kronecker, refuse_kronecker, explain_kronecker},
     ModifierRow{"mixed", "mixed", set_mixed, is_mixed_set, write_mixed, refuse_mixed},
     ModifierRow{"adaptive", "adaptive", set_adaptive, is_adaptive_set, write_adaptive,
                 refuse_adaptive},

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "codec/format_registry.h"
+#include "tersum/status.h"
 
 namespace tersum {
 
@@ -24,10 +25,12 @@ struct ModifierRow {
   std::string (*write)(const PlainSpec& spec);
   // Why it does not compose with the format or another modifier of `spec`; empty if it does.
   std::string_view (*refusal)(const FormatRow& row, const PlainSpec& spec);
+  // What set() has against a parameter, where `usage` does not say it all; null: nothing.
+  Status (*explain)(std::string_view parameter) = nullptr;
 };
 
 // In canonical order, which is the order in which they are applied: feedback, rows, sparse,
-// diagonal, rotation, bits and sizes of blocks, rules of the scale, rounding.
+// diagonal, rotation or matrices, bits and sizes of blocks, rules of the scale, rounding.
 std::span<const ModifierRow> modifier_rows();
 
 // Null if there is none of that name.

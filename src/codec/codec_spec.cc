@@ -118,9 +118,15 @@ struct ModifierFinding {
   std::string_view refusal;
 };
 
+// What stands behind the first ':'; empty if nothing does.
+std::string_view parameter_of(std::string_view modifier) {
+  const size_t colon = std::min(modifier.find(':'), modifier.size());
+  return modifier.substr(std::min(colon + 1, modifier.size()));
+}
+
 ModifierFinding enter_modifier(std::string_view text, PlainSpec& spec) {
   const size_t colon = std::min(text.find(':'), text.size());
-  const std::string_view parameter = text.substr(std::min(colon + 1, text.size()));
+  const std::string_view parameter = parameter_of(text);
   const ModifierRow* const row = find_modifier(text.substr(0, colon));
   if (row == nullptr) return {ModifierFault::kUnknown, text, nullptr, {}};
   if (row->is_set(spec)) return {ModifierFault::kTwice, text, row, {}};
@@ -174,6 +180,10 @@ Status explain_modifiers(std::string_view spec, const ModifierFinding& finding) 
     case ModifierFault::kTwice:
       return invalid_argument(where + std::string(finding.row->name) + " stands twice");
     case ModifierFault::kParameter:
+      if (finding.row->explain != nullptr) {
+        const Status why = finding.row->explain(parameter_of(finding.text));
+        if (!why.ok()) return invalid_argument(what + " is refused: " + std::string(why.message()));
+      }
       return invalid_argument(what + " is written " + quoted(finding.row->usage));
     case ModifierFault::kRefused:
       return invalid_argument(what + " is refused: " + std::string(finding.refusal));

@@ -7,7 +7,7 @@
 //   block    = a power of two that the format allows
 //   modifier = name [ ":" parameter ], a row of codec_modifiers.h
 //
-// Thread safety: any thread. Pure but for table files, which are read once.
+// Thread safety: any thread. Pure but for files of tables and matrices, which are read once.
 #pragma once
 
 #include <string>

@@ -11,6 +11,7 @@
 #include "codec/element_checks.h"
 #include "codec/kernels/element_kernels.h"
 #include "codec/kernels/element_slice.h"
+#include "codec/kronecker_transforms.h"
 #include "codec/value_kind.h"
 
 namespace tersum {
@@ -74,12 +75,13 @@ class ElementCodec final : public Codec {
     format_.kind = value_kind(type);
     format_.block = spec.block;
     complete_format(format_);
-    if (spec.transforms()) {
+    if (spec.flatten || spec.hadamard) {
       const HadamardSigns& signs = hadamard_signs(spec.block);
       transform_.signs = signs.forward.data();
       transform_.undo_signs = signs.undo.data();
       transform_.reach = spec.block;
     }
+    if (spec.kronecker != 0) use(kronecker_transform(spec.kronecker));
   }
 
   [[nodiscard]] const CodecSpec& spec() const override { return spec_; }
@@ -120,17 +122,34 @@ class ElementCodec final : public Codec {
   [[nodiscard]] double block_error_bound(double absmax) const override;
 
  private:
+  void use(const KroneckerTransform& transform);
   [[nodiscard]] SliceCoding coding(const SlicePlace& place) const;
+  [[nodiscard]] double kronecker_error_bound(double absmax) const;
   [[nodiscard]] double base_error_bound(double absmax) const;
 
   CodecSpec spec_;
   DataType type_;
   ElementFormat format_;
   TileTransform transform_;
+  const KroneckerTransform* kronecker_ = nullptr;
   bool flattens_;
   bool is_random_;
   bool takes_hops_ = true;
 };
+
+void ElementCodec::use(const KroneckerTransform& transform) {
+  kronecker_ = &transform;
+  transform_.product = &transform.there;
+  transform_.undo_product = &transform.back;
+  transform_.diagonal = transform.diagonal;
+  transform_.undo_diagonal = transform.undo_diagonal;
+  transform_.period = transform.channels;
+  transform_.reach = transform.back_norm * transform.undo_max;
+  // Each matrix of a transform makes a magnitude of 1 at most 4 kConditionMax = 2^12, both 2^24.
+  transform_.damp = 0x1p-40F;
+  transform_.slack = 0x1p-12;
+  transform_.looks_at_values = false;
+}
 
 SliceCoding ElementCodec::coding(const SlicePlace& place) const {
   SliceCoding coding{format_,    element_kernels(), transform_, place.first,
@@ -171,11 +190,30 @@ double ElementCodec::base_error_bound(double absmax) const {
   return std::max(scale * farthest, beyond) + arithmetic;
 }
 
+// There c, back r and the diagonal's undoing u make of a magnitude of 1; sums of n terms carry
+// n 2^-24 of the sum of their terms' magnitudes, and twice that covers both sides' sums one after
+// the other, the inverses' own rounding, and what is of second order. Products below the least
+// normal number lose up to 2^-150 each, which the last term covers.
+double ElementCodec::kronecker_error_bound(double absmax) const {
+  const KroneckerTransform& k = *kronecker_;
+  const auto terms = static_cast<double>(k.there.rows + k.there.columns + 4);
+  const double rounding = std::ldexp(2 * terms, -24);
+  const double tiny = std::ldexp(terms, -149);
+  const double most = k.there_norm * absmax * (1 + rounding) + tiny;
+  const double coded = base_error_bound(most);
+  const double there = rounding * k.there_norm * absmax + tiny;
+  const double back = rounding * k.back_norm * (most + coded) + tiny * (1 + k.back_norm);
+  const double whole = k.residual * absmax + k.back_norm * (coded + there) + back;
+  // A shorter last block has the diagonal alone; four roundings of factors and products.
+  const double diagonal = std::ldexp(4 * (absmax + whole), -24) + tiny;
+  return k.undo_max * (std::max(whole, base_error_bound(absmax)) + diagonal);
+}
+
 // Each error of the transformed block reaches each value of the block, and the transformed values
 // are no larger than the block's (there is a division by B on the way there).
 double ElementCodec::block_error_bound(double absmax) const {
   if (absmax == 0) return 0;
-  double bound = base_error_bound(absmax);
+  double bound = kronecker_ != nullptr ? kronecker_error_bound(absmax) : base_error_bound(absmax);
   if (transform_.signs != nullptr) {
     const auto block = static_cast<double>(format_.block);
     // Twice log2(B) roundings of sums that stay below B * absmax.

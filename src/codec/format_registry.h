@@ -16,15 +16,16 @@ namespace tersum {
 
 // What a spec says, in normal form.
 struct PlainSpec {
-  uint8_t format = 0;     // row of the registry; 0 is exact
-  uint16_t table = 0;     // of level_tables.h; 0 but for kTableFormat
-  uint32_t block = 0;     // 0 for formats without blocks
-  bool flatten = false;   // known channels divided by their size, then as with hadamard
-  bool hadamard = false;  // a Hadamard transform of each block before the base format
-  uint16_t sparse = 0;    // outliers sent beside the rest, in kSparseWhole-ths of the values
-  bool mixed = false;     // blocks of one bit more and of one less
-  bool adaptive = false;  // as many blocks, of different sizes
-  uint32_t rows = 0;      // values of a row that is coded as a slice of its own; 0: none
+  uint8_t format = 0;      // row of the registry; 0 is exact
+  uint16_t table = 0;      // of level_tables.h; 0 but for kTableFormat
+  uint32_t block = 0;      // 0 for formats without blocks
+  bool flatten = false;    // known channels divided by their size, then as with hadamard
+  bool hadamard = false;   // a Hadamard transform of each block before the base format
+  uint16_t kronecker = 0;  // of kronecker_transforms.h; 0: none
+  uint16_t sparse = 0;     // outliers sent beside the rest, in kSparseWhole-ths of the values
+  bool mixed = false;      // blocks of one bit more and of one less
+  bool adaptive = false;   // as many blocks, of different sizes
+  uint32_t rows = 0;       // values of a row that is coded as a slice of its own; 0: none
 
   bool feedback = false;  // what coding loses is added to the next call
   bool sr = false;        // values are rounded at random, without bias
@@ -32,7 +33,7 @@ struct PlainSpec {
   bool floor = false;     // scales by the floor rule of OCP MX instead of rounded up
   bool hops = false;      // may be coded again at every hop where that is refused otherwise
 
-  [[nodiscard]] bool transforms() const { return flatten || hadamard; }
+  [[nodiscard]] bool transforms() const { return flatten || hadamard || kronecker != 0; }
   friend auto operator<=>(const PlainSpec&, const PlainSpec&) = default;
 };
 

@@ -3,11 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <deque>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -16,26 +13,19 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "codec/digest_name.h"
+#include "codec/number_file.h"
 
 namespace tersum {
 namespace {
 
 constexpr size_t kFileBytesMax = 65'536;
-constexpr size_t kDigestDigits = 16;
-constexpr std::string_view kSpaces = " \t\r\n,";
+constexpr std::string_view kKind = "table";
 
 std::string digest_of(std::span<const float> levels) {
   std::array<std::byte, kTableLevelsMax * sizeof(float)> bytes{};
   for (size_t i = 0; i < levels.size(); ++i) store_le(bytes.data() + 4 * i, levels[i]);
-  const uint64_t digest = XXH3_64bits(bytes.data(), levels.size_bytes());
-  std::string text(kDigestDigits, '0');
-  for (size_t i = 0; i < kDigestDigits; ++i) {
-    text[i] = "0123456789abcdef"[digest >> (4 * (kDigestDigits - 1 - i)) & 15U];
-  }
-  return text;
+  return digest_name(std::span(bytes).first(levels.size_bytes()));
 }
 
 Status check_levels(std::span<const float> levels) {
@@ -108,37 +98,7 @@ LevelTables& level_tables() {
 }
 
 Status not_read(std::string_view name, std::string_view why) {
-  return invalid_argument("the table \"" + std::string(name) + "\" " + std::string(why));
-}
-
-Result<std::string> read_table_file(std::string_view name) {
-  const std::filesystem::path path(name);
-  std::error_code error;
-  // Devices and pipes may have no end.
-  if (!std::filesystem::is_regular_file(path, error)) {
-    return not_read(name, "is neither a file here nor the digest of a registered table");
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kFileBytesMax + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad() || !file.eof()) {
-    return not_read(name, file.bad() || !file ? "cannot be read" : "is longer than 64 KiB");
-  }
-  text.resize(static_cast<size_t>(file.gcount()));
-  return text;
-}
-
-// The next word of `text`, which loses it; empty at the end.
-std::string_view take_word(std::string_view& text) {
-  for (;;) {
-    text.remove_prefix(std::min(text.find_first_not_of(kSpaces), text.size()));
-    if (!text.starts_with('#')) break;
-    text.remove_prefix(std::min(text.find('\n'), text.size()));
-  }
-  const size_t end = std::min(text.find_first_of(" \t\r\n,#"), text.size());
-  const std::string_view word = text.substr(0, end);
-  text.remove_prefix(end);
-  return word;
+  return bad_number_file(kKind, name, why);
 }
 
 Result<std::vector<float>> parse_levels(std::string_view name, std::string_view text) {
@@ -146,8 +106,7 @@ Result<std::vector<float>> parse_levels(std::string_view name, std::string_view 
   levels.reserve(kTableLevelsMax);
   for (std::string_view word = take_word(text); !word.empty(); word = take_word(text)) {
     float level = 0;
-    const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), level);
-    if (error != std::errc() || stop != word.data() + word.size()) {
+    if (!read_float(word, level)) {
       return not_read(name, "holds \"" + std::string(word.substr(0, 40)) + "\", which is no level");
     }
     levels.push_back(level);
@@ -163,7 +122,7 @@ Result<uint16_t> register_level_table(std::span<const float> levels) {
 
 Result<uint16_t> find_level_table(std::string_view name) {
   if (const uint16_t number = level_tables().find(name); number != 0) return number;
-  const Result<std::string> text = read_table_file(name);
+  const Result<std::string> text = read_number_file(kKind, name, kFileBytesMax);
   if (!text.ok()) return text.status();
   const Result<std::vector<float>> levels = parse_levels(name, text.value());
   if (!levels.ok()) return levels.status();

@@ -19,6 +19,7 @@
 #include "codec/codec.h"
 #include "codec/force_isa.h"
 #include "codec/format_registry.h"
+#include "codec/kernels/block_product.h"
 #include "codec/kernels/numbers.h"
 #include "fuzz_input.h"
 #include "tersum/codec_info.h"
@@ -67,6 +68,27 @@ const FormatRow& choose_row(FuzzInput& input) {
   std::abort();
 }
 
+// Shears and turns for such blocks, well and badly conditioned, with and without channels. Few, as
+// tables.
+std::string choose_transform(FuzzInput& input, size_t block) {
+  const uint8_t way = input.byte();
+  size_t rows = size_t{1} << (way & 7U);
+  while (rows > block || block / rows > kProductSideMax) rows = rows > block ? rows / 2 : rows * 2;
+  const float slope = (way & 8U) != 0 ? 0.5F : 1.0F / 16;
+  const auto matrix = [&](size_t side) {
+    std::vector<float> values(side * side);
+    for (size_t i = 0; i < side; ++i) {
+      values[i * side + i] = (i + way) % 3 == 0 ? -1.0F : 1.0F;
+      if (i > 0) values[i * side + (way * i) % i] = slope;
+    }
+    return values;
+  };
+  static constexpr std::array kFactors = {1.0F, -0.3F, 2.0F, 1e-2F, 7.0F};
+  const std::span<const float> factors(kFactors.data(), (way & 16U) != 0 ? kFactors.size() : 0);
+  const Result<std::string> made = register_kronecker(matrix(rows), matrix(block / rows), factors);
+  return made.ok() ? "+" + made.value() : "+hadamard";
+}
+
 std::string choose_spec(FuzzInput& input) {
   const FormatRow& row = choose_row(input);
   std::string spec(row.name);
@@ -78,8 +100,10 @@ std::string choose_spec(FuzzInput& input) {
   if (block > row.block_max) block = row.default_block;
   spec += "/" + std::to_string(block);
   if (!row.rotates) return spec;
-  // Without a state +flatten is +hadamard.
-  if ((choice & 8U) != 0) spec += (choice & 16U) != 0 ? "+flatten" : "+hadamard";
+  // Without a state +flatten is +hadamard, so it is not drawn.
+  if ((choice & 8U) != 0) {
+    spec += (choice & 16U) != 0 ? choose_transform(input, block) : "+hadamard";
+  }
   static constexpr const char* kOthers[] = {"",
                                             "+shiftadd",
                                             "+adaptive",

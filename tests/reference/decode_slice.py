@@ -86,13 +86,15 @@ def read_scales(spec: Spec, format: Format, payload: bytes, blocks: int) -> list
     if format.scale == "e4m3":
         of_slice = number_or_nan(struct.unpack("<f", payload[:4])[0], True)
         return [float32(number_or_nan(E4M3[byte], True) * of_slice) for byte in data]
-    refuses_sign = spec.hadamard or format.name not in ("int8", "int4")
+    refuses_sign = spec.transforms or format.name not in ("int8", "int4")
     patterns = struct.unpack(f"<{blocks}H", data)
     return [number_or_nan(bfloat16(bits), refuses_sign) for bits in patterns]
 
 
-def turn_back(spec: Spec, dtype: str, values: list[float]) -> list[float]:
-    """Undoes +hadamard."""
+def turn_back(spec: Spec, dtype: str, values: list[float], first: int) -> list[float]:
+    """Undoes +hadamard or +kronecker."""
+    if spec.kronecker is not None:
+        return block_rotation.limited(spec.kronecker.back(values, first), dtype)
     out: list[float] = []
     for begin in range(0, len(values), spec.block):
         part = values[begin : begin + spec.block]
@@ -101,9 +103,10 @@ def turn_back(spec: Spec, dtype: str, values: list[float]) -> list[float]:
 
 
 def decode_blocks(
-    spec: Spec, format: Format, dtype: str, count: int, payload: bytes
+    spec: Spec, format: Format, dtype: str, count: int, payload: bytes, first: int
 ) -> list[float]:
-    """The values of a slice of a format with blocks."""
+    """The values of a slice of a format with blocks; ``first``: its first value's index in its
+    array."""
     blocks = ceil_div(count, spec.block)
     scales = read_scales(spec, format, payload, blocks)
     codes = unpack_codes(format, payload[len(payload) - code_bytes(format, count) :], count)
@@ -111,15 +114,17 @@ def decode_blocks(
     for index, code in enumerate(codes):
         level = math.nan if code is None else format.levels[code]
         values.append(float32(level * scales[index // spec.block]))
-    if spec.hadamard:
-        values = turn_back(spec, dtype, values)
+    if spec.transforms:
+        values = turn_back(spec, dtype, values, first)
     return [round_to(dtype, value) for value in values]
 
 
-def decode_dense(spec: Spec, format: Format, dtype: str, count: int, payload: bytes) -> list[float]:
+def decode_dense(
+    spec: Spec, format: Format, dtype: str, count: int, payload: bytes, first: int
+) -> list[float]:
     """The values of a slice without outliers, however its blocks are laid out."""
     if not (spec.mixed or spec.adaptive):
-        return decode_blocks(spec, format, dtype, count, payload)
+        return decode_blocks(spec, format, dtype, count, payload, first)
     values: list[float] = []
     for section in layout_sections(count):
         size = layout_bytes(spec, len(section))
@@ -128,13 +133,14 @@ def decode_dense(spec: Spec, format: Format, dtype: str, count: int, payload: by
             values += [math.nan] * len(section)
         for piece, places, part in blocks or []:
             block = payload[part.start : part.stop]
-            values += decode_blocks(piece, format_of(piece), "float32", len(places), block)
+            at = first + section[0] + places[0]
+            values += decode_blocks(piece, format_of(piece), "float32", len(places), block, at)
         payload = payload[size:]
     return [round_to(dtype, value) for value in block_rotation.limited(values, dtype)]
 
 
 def decode_sections(
-    spec: Spec, format: Format, dtype: str, count: int, payload: bytes
+    spec: Spec, format: Format, dtype: str, count: int, payload: bytes, first: int
 ) -> list[float]:
     """The values of a slice with +sparse."""
     values: list[float] = []
@@ -142,8 +148,9 @@ def decode_sections(
         size = section_bytes(spec, in_section)
         section, payload = payload[:size], payload[size:]
         entries = ENTRY.size * outlier_count(in_section, spec.sparse)
-        decoded = decode_dense(spec, format, "float32", in_section, section[entries:])
+        decoded = decode_dense(spec, format, "float32", in_section, section[entries:], first)
         values += add_entries(section[:entries], decoded, dtype)
+        first += in_section
     return [round_to(dtype, value) for value in values]
 
 
@@ -158,7 +165,8 @@ def decode(text: str, dtype: str, count: int, payload: bytes) -> list[Number]:
         for row, places in rows_of(spec, count):
             size = payload_bytes(row, dtype, len(places))
             decode_row = decode_sections if row.sparse else decode_dense
-            values += decode_row(row, spec.format, dtype, len(places), payload[:size])
+            data = payload[:size]
+            values += decode_row(row, spec.format, dtype, len(places), data, places[0])
             payload = payload[size:]
         return values
     if spec.base == "bf16" or dtype == "bfloat16":

@@ -24,7 +24,7 @@ from block_layouts import (
     pack_bits,
     pieces,
 )
-from code_packing import pack_codes
+from code_packing import ceil_div, pack_codes
 from decode_slice import decode_blocks
 from float_rounding import LARGEST_BITS, bfloat16, bits_of, float32, float_of, round_to
 from format_table import E4M3, Format, Spec, parse_spec, rows_of
@@ -195,8 +195,13 @@ def bf16_bits(value: float, dtype: str) -> int:
     return bits_of(rounded) >> 16
 
 
-def transformed(spec: Spec, dtype: str, values: list[float]) -> tuple[list[float], list[bool]]:
+def transformed(
+    spec: Spec, dtype: str, values: list[float], first: int
+) -> tuple[list[float], list[bool]]:
     """The values as they are coded, and which blocks have no finite values."""
+    if spec.kronecker is not None:
+        blocks = ceil_div(len(values), spec.block)
+        return spec.kronecker.there(values, first), [False] * blocks
     out: list[float] = []
     lost: list[bool] = []
     for begin in range(0, len(values), spec.block):
@@ -208,23 +213,27 @@ def transformed(spec: Spec, dtype: str, values: list[float]) -> tuple[list[float
     return out, lost
 
 
-def squared_error(spec: Spec, values: list[float]) -> float:
+def squared_error(spec: Spec, values: list[float], first: int) -> float:
     """Of coding a block by itself; 0 where something is not finite."""
-    payload = encode_blocks(spec, format_of(spec), "float32", values, 0, 0)
-    decoded = decode_blocks(spec, format_of(spec), "float32", len(values), payload)
+    payload = encode_blocks(spec, format_of(spec), "float32", values, 0, first)
+    decoded = decode_blocks(spec, format_of(spec), "float32", len(values), payload, first)
     total = 0.0
     for x, y in zip(values, decoded, strict=True):
         total += (x - y) * (x - y)
     return total if math.isfinite(total) else 0.0
 
 
-def encode_layout(spec: Spec, values: list[float]) -> bytes:
+def encode_layout(spec: Spec, values: list[float], first: int) -> bytes:
     """A section of +mixed or +adaptive."""
     if spec.mixed:
         blocks = block_ranges(spec, len(values))
-        whole = [[values[i] for i in block] for block in blocks if len(block) == spec.block]
+        whole = [
+            ([values[i] for i in block], first + block[0])
+            for block in blocks
+            if len(block) == spec.block
+        ]
         ways = [changed(spec, change) for change in (0, 1, 2)]
-        errors = [[squared_error(way, block) for way in ways] for block in whole]
+        errors = [[squared_error(way, *block) for way in ways] for block in whole]
         changes = choose_map(errors) + [0] * (len(blocks) - len(whole))
         out = pack_bits(changes, 2)
     else:
@@ -233,7 +242,7 @@ def encode_layout(spec: Spec, values: list[float]) -> bytes:
     assert found is not None
     for piece, places, _ in found:
         block = [values[i] for i in places]
-        out += encode_blocks(piece, format_of(piece), "float32", block, 0, 0)
+        out += encode_blocks(piece, format_of(piece), "float32", block, 0, first + places[0])
     return out
 
 
@@ -246,7 +255,8 @@ def encode_dense(
     largest = largest_of(dtype)
     known = [x if abs(x) <= largest else math.nan for x in values]
     return b"".join(
-        encode_layout(spec, [known[i] for i in section]) for section in layout_sections(len(values))
+        encode_layout(spec, [known[i] for i in section], first + section[0])
+        for section in layout_sections(len(values))
     )
 
 
@@ -278,7 +288,7 @@ def encode_blocks(
     spec: Spec, format: Format, dtype: str, values: list[float], key: int, first: int
 ) -> bytes:
     """The payload of a slice of a format with blocks."""
-    coded, lost = transformed(spec, dtype, values)
+    coded, lost = transformed(spec, dtype, values, first)
     of_slice = slice_scale(format, dtype, coded) if format.scale == "e4m3" else 0.0
     out = struct.pack("<f", of_slice) if format.scale == "e4m3" else b""
     codes: list[int] = []

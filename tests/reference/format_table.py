@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from block_products import Transform, read_transform
 from float_rounding import float32, float_of
 
 ALIASES = {"mxfp8": "mxfp8:e4m3", "mxfp6": "mxfp6:e2m3", "shiftadd": "int8"}
@@ -140,6 +141,12 @@ class Spec:
     mixed: bool = False
     adaptive: bool = False
     random: bool = False  #: rounded at random
+    kronecker: Transform | None = None
+
+    @property
+    def transforms(self) -> bool:
+        """Is a block something else before it is coded?"""
+        return self.hadamard or self.kronecker is not None
 
 
 def parse_spec(text: str) -> Spec:
@@ -165,6 +172,11 @@ def parse_spec(text: str) -> Spec:
     floor = bool(modifiers) and modifiers[-1] == "floor"
     if floor:
         modifiers.pop()
+    kronecker = None
+    for name in modifiers:
+        if name.startswith("kronecker:"):
+            kronecker = read_transform(name.removeprefix("kronecker:"))
+    modifiers = [name for name in modifiers if not name.startswith("kronecker:")]
     layouts = {name: name in modifiers for name in ("mixed", "adaptive")}
     shiftadd = head.startswith("shiftadd") or "shiftadd" in modifiers
     modifiers = [name for name in modifiers if name != "shiftadd" and name not in layouts]
@@ -174,7 +186,10 @@ def parse_spec(text: str) -> Spec:
         raise ValueError(f"unknown modifiers {modifiers}")
     values = int(block) if block else format.default_block
     layouts |= {"shiftadd": shiftadd, "random": random}
-    return Spec(base, format, values, bool(modifiers), sparse=sparse, rows=rows, **layouts)
+    hadamard = bool(modifiers)
+    return Spec(
+        base, format, values, hadamard, sparse=sparse, rows=rows, kronecker=kronecker, **layouts
+    )
 
 
 def rows_of(spec: Spec, count: int) -> Iterator[tuple[Spec, range]]:

@@ -9,6 +9,7 @@
 // Must come after foreach_target.h.
 #include "codec/kernels/element_coding-inl.h"
 #include "codec/kernels/element_packing-inl.h"
+#include "codec/kernels/element_products-inl.h"
 #include "codec/kernels/element_rotation-inl.h"
 #include "codec/kernels/element_rounding-inl.h"
 #include "codec/kernels/element_shifts-inl.h"
@@ -29,7 +30,7 @@ const ElementKernels* element_table() {
       tile_maxima,        quantize_tile,       quantize_random_tile,
       dequantize_tile,    dequantize_add_tile, add_shifted_codes,
       scale_shifted_sums, pack_codes,          unpack_codes,
-      rotate_tile,        unrotate_tile};
+      rotate_tile,        unrotate_tile,       multiply_blocks_tile};
   return &kTable;
 }
 #endif  // HWY_TARGET

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "codec/kernels/block_product.h"
 #include "codec/kernels/combine_args.h"
 #include "codec/kernels/element_format.h"
 #include "codec/kernels/random_rounding.h"
@@ -71,6 +72,9 @@ struct ElementKernels {
   void (*rotate)(const RotationEnds& ends, const float* from, size_t block, size_t count,
                  float* tile);
   void (*unrotate)(const RotationEnds& ends, float* tile, size_t block, size_t count, float* to);
+  // Whole blocks of `count` values at `from`, which may be `to` or unaligned, as all arrays here.
+  void (*multiply_blocks)(const BlockProduct& matrices, const ProductEnds& ends, const float* from,
+                          size_t count, float* to);
 };
 
 // `target`: one of available_targets().

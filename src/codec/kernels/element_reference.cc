@@ -262,6 +262,42 @@ void unrotate(const RotationEnds& ends, float* tile, size_t block, size_t count,
   }
 }
 
+// left (rows x inner) times right (inner x columns).
+void product(const float* left, size_t rows, size_t inner, const float* right, size_t columns,
+             float* out) {
+  for (size_t i = 0; i < rows; ++i) {
+    for (size_t j = 0; j < columns; ++j) {
+      float sum = left[i * inner] * right[j];
+      for (size_t s = 1; s < inner; ++s) sum += left[i * inner + s] * right[s * columns + j];
+      out[i * columns + j] = sum;
+    }
+  }
+}
+
+void multiply_blocks(const BlockProduct& matrices, const ProductEnds& ends, const float* from,
+                     size_t count, float* to) {
+  const auto [left, right, rows, columns] = matrices;
+  std::array<float, kProductBlockMax> x{};
+  std::array<float, kProductBlockMax> half{};
+  for (size_t begin = 0; begin < count; begin += matrices.block()) {
+    for (size_t i = 0; i < matrices.block(); ++i) {
+      x[i] = load_unaligned<float>(from + begin + i);
+      if (ends.before != nullptr) x[i] *= ends.before[begin + i];
+    }
+    product(left, rows, rows, x.data(), columns, half.data());
+    product(half.data(), rows, columns, right, columns, x.data());
+    for (size_t i = 0; i < matrices.block(); ++i) {
+      const size_t at = begin + i;
+      float value = x[i];
+      if (ends.after != nullptr) value *= ends.after[at];
+      if (ends.terms != nullptr) {
+        value = canonical_nan(value + load_unaligned<float>(ends.terms + at));
+      }
+      store_unaligned(to + at, value);
+    }
+  }
+}
+
 }  // namespace
 
 uint8_t quantize_element(const ElementFormat& format, float value, const BlockScale& scale) {
@@ -354,7 +390,7 @@ const ElementKernels& element_reference() {
   static constexpr ElementKernels kTable = {
       load,     store,           add,        finish_sum,     multiply,    limit,      maxima,
       quantize, quantize_random, dequantize, dequantize_add, add_shifted, scale_sums, pack,
-      unpack,   rotate,          unrotate};
+      unpack,   rotate,          unrotate,   multiply_blocks};
   return kTable;
 }
 

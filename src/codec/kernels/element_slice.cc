@@ -73,10 +73,14 @@ class SlicePass {
       add_to(tile, to);
       std::fill(to + count, to + round_up(padded(tile), kTilePad), 0.0F);
     }
-    if (transform.signs == nullptr) return from;
+    if (!transform.is_any()) return from;
     const size_t whole = whole_blocks(tile);
     const float* const diagonal = at_phase(transform.diagonal, tile);
-    kernels_.rotate({transform.signs, diagonal}, from, format_.block, whole, to);
+    if (transform.product != nullptr) {
+      kernels_.multiply_blocks(*transform.product, {diagonal}, from, whole, to);
+    } else {
+      kernels_.rotate({transform.signs, diagonal}, from, format_.block, whole, to);
+    }
     multiply_rest(diagonal, tile, to);
     return to;
   }
@@ -131,9 +135,10 @@ class SlicePass {
     kernels_.store(format_.kind, from, values_in(tile), values, place(tile));
   }
 
-  void encode(const float* values, size_t tile, float tensor_scale, TileMemory& memory,
+  // `is_sum`: of values that were added up in their transformed form.
+  void encode(const float* values, size_t tile, float tensor_scale, bool is_sum, TileMemory& memory,
               std::byte* wire) const {
-    write_scales(values, tile, tensor_scale, memory, scales_of(tile, wire));
+    write_scales(values, tile, tensor_scale, is_sum, memory, scales_of(tile, wire));
     if (coding_.is_random) {
       const RoundingPlace place = rounding_place(coding_.rounding, coding_.first + first(tile));
       kernels_.quantize_random(format_, place, values, padded(tile), memory.scales, memory.codes);
@@ -151,7 +156,7 @@ class SlicePass {
 
   // What encode() would send of integers under powers of two: `scales`, and codes in `memory`.
   void quantize(const float* values, size_t tile, TileMemory& memory, std::byte* scales) const {
-    write_scales(values, tile, 0, memory, scales);
+    write_scales(values, tile, 0, false, memory, scales);
     kernels_.quantize(format_, values, padded(tile), memory.scales, memory.codes);
   }
 
@@ -245,10 +250,20 @@ class SlicePass {
   }
   // Whole blocks to `values`, and `terms` of them added; both are arrays as the caller's.
   void unrotate(float* from, size_t tile, const float* terms, float* values) const {
+    turn_back(from, tile, terms == nullptr ? nullptr : terms + place(tile), values + place(tile));
+  }
+
+  // Whole blocks, without what +flatten does to the rest.
+  void turn_back(float* from, size_t tile, const float* terms, float* to) const {
     const TileTransform& transform = coding_.transform;
-    const RotationEnds ends{transform.undo_signs, at_phase(transform.undo_diagonal, tile),
-                            terms == nullptr ? nullptr : terms + place(tile)};
-    kernels_.unrotate(ends, from, format_.block, whole_blocks(tile), values + place(tile));
+    const float* const diagonal = at_phase(transform.undo_diagonal, tile);
+    const size_t whole = whole_blocks(tile);
+    if (transform.undo_product != nullptr) {
+      kernels_.multiply_blocks(*transform.undo_product, {nullptr, diagonal, terms}, from, whole,
+                               to);
+    } else {
+      kernels_.unrotate({transform.undo_signs, diagonal, terms}, from, format_.block, whole, to);
+    }
   }
 
   void add_to(size_t tile, float* values) const {
@@ -272,13 +287,11 @@ class SlicePass {
   void undo_careful(float* values, size_t tile) const {
     uint32_t maxima[kTileBlocksMax];
     kernels_.maxima(values, format_.block, padded(tile) / format_.block, maxima);
-    undo(tile, maxima, kUndamp, values);
+    undo(tile, maxima, 1 / coding_.transform.damp, values);
   }
 
   // Sums on the way back reach `reach` times the largest magnitude: where float32 could overflow,
   // they are taken of smaller numbers, lest an infinity become a NaN.
-  static constexpr float kDamp = 0x1p-12F;
-  static constexpr float kUndamp = 0x1p12F;
   [[nodiscard]] bool is_damped(uint32_t maximum) const {
     constexpr double kLargest = std::numeric_limits<float>::max();
     return maximum < kFloatInfinity &&
@@ -296,11 +309,9 @@ class SlicePass {
   // multiplied by `undamp`.
   void undo(size_t tile, const uint32_t* maxima, float undamp, float* values) const {
     const TileTransform& transform = coding_.transform;
-    if (maxima != nullptr) scale_damped(tile, maxima, kDamp, values);
-    const float* const diagonal = at_phase(transform.undo_diagonal, tile);
-    kernels_.unrotate({transform.undo_signs, diagonal}, values, format_.block, whole_blocks(tile),
-                      values);
-    multiply_rest(diagonal, tile, values);
+    if (maxima != nullptr) scale_damped(tile, maxima, transform.damp, values);
+    turn_back(values, tile, nullptr, values);
+    multiply_rest(at_phase(transform.undo_diagonal, tile), tile, values);
     if (maxima != nullptr) scale_damped(tile, maxima, undamp, values);
   }
 
@@ -309,7 +320,7 @@ class SlicePass {
   void find_overflows(const float* values, size_t tile, uint32_t* maxima) const {
     const double largest = float_from_bits(format_.overflow_bits - 1);
     // The transform's own rounding is no overflow.
-    const double limit = largest * (1 + 0x1p-18);
+    const double limit = largest * (1 + coding_.transform.slack);
     const size_t blocks = block_count(format_, values_in(tile));
     const auto risky = [&](uint32_t bits) {
       return bits < kFloatInfinity &&
@@ -322,19 +333,22 @@ class SlicePass {
     for (size_t b = 0; b < blocks; ++b) {
       uint32_t found = 0;
       kernels_.maxima(undone + b * format_.block, format_.block, 1, &found);
-      const double undamp = is_damped(maxima[b]) ? kUndamp : 1;
+      const double undamp = is_damped(maxima[b]) ? 1 / double{coding_.transform.damp} : 1;
       if (risky(maxima[b]) && undamp * double{float_from_bits(found)} > limit) {
         maxima[b] = kFloatInfinity;
       }
     }
   }
 
-  void write_scales(const float* values, size_t tile, float tensor_scale, TileMemory& memory,
-                    std::byte* to) const {
+  void write_scales(const float* values, size_t tile, float tensor_scale, bool is_sum,
+                    TileMemory& memory, std::byte* to) const {
     uint32_t maxima[kTileBlocksMax];
     const size_t blocks = block_count(format_, values_in(tile));
     kernels_.maxima(values, format_.block, padded(tile) / format_.block, maxima);
-    if (coding_.transform.is_any()) find_overflows(values, tile, maxima);
+    const TileTransform& transform = coding_.transform;
+    if (transform.is_any() && (is_sum || transform.looks_at_values)) {
+      find_overflows(values, tile, maxima);
+    }
     if (format_.rule == ScaleRule::kBf16Mean) {
       for (size_t b = 0; b < blocks; ++b) {
         const size_t at = b * format_.block;
@@ -485,7 +499,7 @@ void encode_elements(const SliceCoding& coding, const void* values, size_t count
     tensor_scale = store_tensor_scale(coding.format, maximum, wire);
   }
   for (size_t t = 0; t < pass.tiles(); ++t) {
-    pass.encode(pass.load(values, t, tile.values), t, tensor_scale, memory, wire);
+    pass.encode(pass.load(values, t, tile.values), t, tensor_scale, false, memory, wire);
   }
 }
 
@@ -522,7 +536,7 @@ void combine_elements(const SliceCoding& coding, const CombineArgs& args) {
       continue;
     }
     sum.tile(t, memory, term.values, result.values);
-    pass.encode(result.values, t, tensor_scale, memory, args.wire_out);
+    pass.encode(result.values, t, tensor_scale, true, memory, args.wire_out);
     if (args.values_out == nullptr) continue;
     pass.decode_codes(t, memory, result.values);
     pass.store_coded(memory, result.values, t, args.values_out);

@@ -24,10 +24,21 @@ struct TileTransform {
   // undone by `undo_signs`; null for none. kTileMemory values each.
   const float* signs = nullptr;
   const float* undo_signs = nullptr;
-  // The most that undoing both makes of a magnitude of 1: B times the largest of undo_diagonal.
+  // In its place products with matrices; null for none.
+  const BlockProduct* product = nullptr;
+  const BlockProduct* undo_product = nullptr;
+  // The most that undoing all makes of a magnitude of 1: B or what the matrices say, times the
+  // largest of undo_diagonal.
   double reach = 1;
+  // What values are multiplied by before they are turned back where float32 could overflow on the
+  // way: a power of two that outweighs what the signs or matrices make of a magnitude of 1.
+  float damp = 0x1p-12F;
+  // What turning a sum back may add to it by rounding, as a part of it.
+  double slack = 0x1p-18;
+  // False: values that are finite stay so on the way back, and only sums of them are looked at.
+  bool looks_at_values = true;
 
-  [[nodiscard]] bool is_any() const { return signs != nullptr; }
+  [[nodiscard]] bool is_any() const { return signs != nullptr || product != nullptr; }
 };
 
 struct SliceCoding {

@@ -15,6 +15,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "reference"))
 
+from block_products import GOLDEN, read_transform  # noqa: E402
 from decode_slice import EXACT_FORMATS, Number, decode  # noqa: E402
 from encode_slice import bf16_bits, encode  # noqa: E402
 from format_table import ALL, Format  # noqa: E402
@@ -233,6 +234,49 @@ def layout_cases() -> list[tuple[str, str, str, list[Number]]]:
     return cases
 
 
+def kronecker_cases() -> list[tuple[str, str, str, list[Number]]]:
+    """The modifier +kronecker, on the transforms of GOLDEN."""
+    cases: list[tuple[str, str, str, list[Number]]] = []
+    for file in sorted(GOLDEN.glob("*.txt")):
+        block = read_transform(file.stem).block
+        bases = ["nvfp4"] if block == 16 else [f"int4/{block}", f"fp8e5m2/{block}"]
+        if block == 32:
+            blocks = [format.name for format in ALL if format.name != "nvfp4"]
+            bases = [name if name.startswith("mx") else f"{name}/32" for name in blocks]
+        for base in bases:
+            spec = f"{base}+kronecker:{file.stem}"
+            many = base.partition("/")[0] in ("int4", "nvfp4", "mxfp4", "fp8e5m2", "int1")
+            cases.append(("ragged", spec, "float32", normal(2 * block + 7, 3.0, 2)))
+            if not many:
+                continue
+            huge: list[Number] = [FLOAT32_MAX, 2.0**127, *normal(block - 2, 1e38), -FLOAT32_MAX]
+            cases += [
+                ("short", spec, "float32", normal(3)),
+                ("empty", spec, "float32", []),
+                ("spread", spec, "float32", [x * 4.0 ** (i % 23) for i, x in enumerate(normal(block))]),
+                ("lost_blocks", spec, "float32", [*normal(block), -math.inf, *normal(block), math.nan]),
+                ("zeros", spec, "float32", [0.0, -0.0] * block),
+                ("huge", spec, "float32", huge),
+                ("denormal", spec, "float32", normal(block + 1, 2.0**-133)),
+                ("bfloat16_max", spec, "bfloat16", [BFLOAT16_MAX, -BFLOAT16_MAX] * block + [1.0]),
+                ("float16_max", spec, "float16", [65504.0] * (block + 3)),
+            ]
+    five = "kronecker:f2ebc864e835c474"  # with five channels
+    wide = "kronecker:0982c0cfdb4747e8"
+    values: list[Number] = [x * (30 if i % 5 == 3 else 1) for i, x in enumerate(normal(200))]
+    cases += [
+        ("rows", f"int6/32+rows:67+{five}", "float32", values),
+        ("spikes", f"int4/32+sparse:5%+{five}", "float32", values),
+        ("steps", f"int4/32+{five}+mixed", "float32", values),
+        ("rows", f"int5/32+rows:67+sparse:2%+{five}+mixed", "bfloat16", values),
+        ("random", f"int8/32+{five}+sr", "float32", values),
+        ("integers", f"int8/32+{five}+shiftadd", "float32", values),
+        ("floor_rule", f"mxfp4+{five}+floor", "float32", values),
+        ("ragged", f"int8/128+feedback+{wide}", "float16", values),
+    ]
+    return cases
+
+
 def random_cases() -> list[tuple[str, str, str, list[Number]]]:
     """The modifier +sr, with the key 0."""
     ramp: list[Number] = [x / 8 for x in range(-40, 41, 3)]
@@ -295,7 +339,7 @@ def main() -> None:
             if modifier or format.name not in ("int8", "int4"):
                 cases += format_cases(format, modifier)
     cases += shiftadd_cases()
-    others = sparse_cases() + rows_cases() + layout_cases() + random_cases() + exact_cases()
+    others = kronecker_cases() + sparse_cases() + rows_cases() + layout_cases() + random_cases() + exact_cases()
     for name, spec, dtype, values in cases + others:
         array = pack(dtype, values)
         # What the type rounds away is gone before a codec sees it.

@@ -191,6 +191,21 @@ def rows_lines() -> list[str]:
     return lines
 
 
+def kronecker_lines() -> list[str]:
+    """Blocks of 32 times matrices: as with +hadamard, a scale has no sign, in int8 and int4 too."""
+    lines = []
+    for base in ("int8/32", "int4/32", "fp8e4m3/32"):
+        spec, count = f"{base}+kronecker:f2ebc864e835c474", 70
+        whole = encode(spec, "float32", [1.0 + i % 7 for i in range(count)])
+        for name, at, bits in (("negative", 2, 0xBF80), ("infinite", 4, 0x7F80)):
+            payload = bytearray(whole)
+            struct.pack_into("<H", payload, at, bits)
+            where = f"block:{at // 2}"
+            lines.append(f"{name}_scale {spec} float32 {count} {payload.hex()} {where}")
+        lines.append(f"cut_by_1 {spec} float32 {count} {whole[:-1].hex()} bytes:{len(whole)}")
+    return lines
+
+
 def layout_lines() -> list[str]:
     """Maps of +mixed and cuts of +adaptive that no encoder writes, and what is wrong in a block."""
     count = 330
@@ -255,6 +270,7 @@ def main() -> None:
     lines += sparse_lines()
     lines += rows_lines()
     lines += layout_lines()
+    lines += kronecker_lines()
     lines.append("one_byte_of_none int6/32 float32 0 00 bytes:0")
     (HERE / "refused.txt").write_text("\n".join(lines) + "\n")
 

@@ -13,6 +13,7 @@
 #include "codec/format_registry.h"
 #include "codec/kernels/block_reference.h"
 #include "golden_tables.h"
+#include "golden_transforms.h"
 #include "nasty_values.h"
 
 namespace tersum {
@@ -34,7 +35,9 @@ std::string any_lossy_spec() {
   spec += "/" + std::to_string(block);
   spec += *rc::gen::element("", "", "", "+rows:7", "+rows:100", "+rows:2049");
   spec += *rc::gen::element("", "", "+sparse:0.2%", "+sparse:10%");
-  if (row.rotates && *rc::gen::arbitrary<bool>()) spec += "+hadamard";
+  std::vector<std::string> turns = {"", "+hadamard"};
+  for (const std::string& transform : golden_transforms(block)) turns.push_back(transform);
+  if (row.rotates) spec += *rc::gen::elementOf(turns);
   // Not every format takes each of these.
   const std::string laid_out =
       spec + *rc::gen::element("", "+mixed", "+adaptive", "+sr", "+sr", "+shiftadd");

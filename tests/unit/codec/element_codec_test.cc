@@ -15,6 +15,7 @@
 #include "codec/element_formats.h"
 #include "codec/kernels/dispatch.h"
 #include "golden_tables.h"
+#include "golden_transforms.h"
 #include "nasty_values.h"
 #include "tersum/codec_payload.h"
 
@@ -34,12 +35,13 @@ std::string draw_spec() {
   const std::string base = is_table ? tables[drawn - rows.size()] : std::string(row.name);
   uint32_t block = row.block_min;
   while (block < row.block_max && *rc::gen::arbitrary<bool>()) block *= 2;
-  const bool rotates = row.rotates && *rc::gen::arbitrary<bool>();
+  std::vector<std::string> turns = {"", "", "+hadamard"};
+  for (const std::string& transform : golden_transforms(block)) turns.push_back(transform);
+  const std::string turn = row.rotates ? *rc::gen::elementOf(turns) : "";
   const auto* const in_rows = *rc::gen::element("", "", "", "+rows:3", "+rows:70", "+rows:1500");
   const auto* const sparse =
       *rc::gen::element("", "", "", "+sparse:0.2%", "+sparse:3%", "+sparse:10%");
-  const std::string spec =
-      base + "/" + std::to_string(block) + in_rows + sparse + (rotates ? "+hadamard" : "");
+  const std::string spec = base + "/" + std::to_string(block) + in_rows + sparse + turn;
   // Not every format takes each of these.
   const std::string laid_out =
       spec + *rc::gen::element("", "+mixed", "+adaptive", "+sr", "+sr", "+shiftadd", "+shiftadd");

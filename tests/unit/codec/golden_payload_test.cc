@@ -11,6 +11,7 @@
 #include "codec/codec.h"
 #include "codec/force_isa.h"
 #include "golden_tables.h"
+#include "golden_transforms.h"
 #include "hex_bytes.h"
 #include "tersum/codec_info.h"
 
@@ -34,6 +35,7 @@ TEST(GoldenPayloads, AreWrittenAndReadByEveryInstructionSet) {
   std::ifstream file(TERSUM_GOLDEN_PAYLOADS);
   ASSERT_TRUE(file.is_open()) << TERSUM_GOLDEN_PAYLOADS;
   ASSERT_GE(golden_tables().size(), 4u);
+  ASSERT_GE(golden_transforms(0).size(), 5u);
   size_t cases = 0;
   for (std::string line; std::getline(file, line); ++cases) {
     std::istringstream fields(line);

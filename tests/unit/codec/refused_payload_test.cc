@@ -11,6 +11,7 @@
 #include "codec/codec.h"
 #include "codec/format_registry.h"
 #include "golden_tables.h"
+#include "golden_transforms.h"
 #include "hex_bytes.h"
 #include "tersum/codec_payload.h"
 
@@ -38,6 +39,11 @@ std::vector<std::string> all_specs() {
       if (row.rotates) specs.push_back(spec + "+hadamard");
       if (row.rotates) specs.push_back(spec + "+sparse:3%");
       if (row.rotates) specs.push_back(spec + "+rows:37");
+      if (row.rotates) {
+        for (const std::string& transform : golden_transforms(block)) {
+          specs.push_back(spec + transform);
+        }
+      }
       if (parse_codec_spec(spec + "+mixed").ok()) specs.push_back(spec + "+mixed");
       if (row.block_min == row.block_max) break;
     }
