@@ -12,6 +12,7 @@ from tersum._arrays import DTYPES
 from tersum._capture_files import Capture, CaptureSummary
 from tersum._core import open_store
 from tersum._eager_capture import capture
+from tersum._kronecker_transforms import register_kronecker, write_kronecker
 from tersum._level_tables import learn_table, register_table
 from tersum.codecs import (
     CodecInfo,
@@ -114,8 +115,10 @@ __all__ = [
     "metrics_text",
     "open_store",
     "read_topology",
+    "register_kronecker",
     "register_table",
     "serve_metrics",
     "stats",
     "wire_version",
+    "write_kronecker",
 ]

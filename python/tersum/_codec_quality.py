@@ -122,14 +122,23 @@ class LearningSum:
         return Outcome(total.reshape(-1), wire_bytes, ranks * count)
 
 
-BY_ENGINE = ("+flatten", "+sparse", "+rows", "+mixed", "+adaptive", "+sr", "+feedback")
+BY_ENGINE = (
+    "+flatten",
+    "+sparse",
+    "+rows",
+    "+mixed",
+    "+adaptive",
+    "+sr",
+    "+feedback",
+    "+kronecker",
+)
 
 
 def simulator(spec: str, site: CapturedSite, groups: RankGroups) -> SumSimulator:
     """A new one for the calls of ``site``."""
     # With +sparse a finished sum has another format than contributions; chunks begin at rows,
-    # layouts look at whole slices, and with +sr every rank and call has random numbers of its own.
-    # The engine knows.
+    # layouts look at whole slices, with +kronecker a value's place in its array says its factor,
+    # and with +sr every rank and call has random numbers of its own. The engine knows.
     by_engine = any(modifier in spec for modifier in BY_ENGINE)
     return LearningSum(spec, site, groups) if by_engine else StatelessSum(spec)
 

@@ -123,9 +123,7 @@ class Transform:
     @staticmethod
     def times(values: list[float], factors: list[float], first: int) -> list[float]:
         """Each value times the factor of its channel."""
-        return [
-            float32(x * factors[(first + i) % len(factors)]) for i, x in enumerate(values)
-        ]
+        return [float32(x * factors[(first + i) % len(factors)]) for i, x in enumerate(values)]
 
 
 def words(file: Path) -> list[str]:

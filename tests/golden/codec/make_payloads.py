@@ -253,14 +253,26 @@ def kronecker_cases() -> list[tuple[str, str, str, list[Number]]]:
             cases += [
                 ("short", spec, "float32", normal(3)),
                 ("empty", spec, "float32", []),
-                ("spread", spec, "float32", [x * 4.0 ** (i % 23) for i, x in enumerate(normal(block))]),
-                ("lost_blocks", spec, "float32", [*normal(block), -math.inf, *normal(block), math.nan]),
+                (
+                    "spread",
+                    spec,
+                    "float32",
+                    [x * 4.0 ** (i % 23) for i, x in enumerate(normal(block))],
+                ),
+                (
+                    "lost_blocks",
+                    spec,
+                    "float32",
+                    [*normal(block), -math.inf, *normal(block), math.nan],
+                ),
                 ("zeros", spec, "float32", [0.0, -0.0] * block),
                 ("huge", spec, "float32", huge),
                 ("denormal", spec, "float32", normal(block + 1, 2.0**-133)),
                 ("bfloat16_max", spec, "bfloat16", [BFLOAT16_MAX, -BFLOAT16_MAX] * block + [1.0]),
                 ("float16_max", spec, "float16", [65504.0] * (block + 3)),
             ]
+    shear = "int8/32+kronecker:f65fba137a5c2670"
+    cases.append(("worked_example", shear, "float32", [4.0, *[0.0] * 31]))
     five = "kronecker:f2ebc864e835c474"  # with five channels
     wide = "kronecker:0982c0cfdb4747e8"
     values: list[Number] = [x * (30 if i % 5 == 3 else 1) for i, x in enumerate(normal(200))]
@@ -339,7 +351,14 @@ def main() -> None:
             if modifier or format.name not in ("int8", "int4"):
                 cases += format_cases(format, modifier)
     cases += shiftadd_cases()
-    others = kronecker_cases() + sparse_cases() + rows_cases() + layout_cases() + random_cases() + exact_cases()
+    others = (
+        kronecker_cases()
+        + sparse_cases()
+        + rows_cases()
+        + layout_cases()
+        + random_cases()
+        + exact_cases()
+    )
     for name, spec, dtype, values in cases + others:
         array = pack(dtype, values)
         # What the type rounds away is gone before a codec sees it.
