@@ -346,7 +346,7 @@ class SlicePass {
     const size_t blocks = block_count(format_, values_in(tile));
     kernels_.maxima(values, format_.block, padded(tile) / format_.block, maxima);
     const TileTransform& transform = coding_.transform;
-    if (transform.is_any() && (is_sum || transform.looks_at_values)) {
+    if (transform.is_any() && (is_sum || coding_.added.is_any() || transform.looks_at_values)) {
       find_overflows(values, tile, maxima);
     }
     if (format_.rule == ScaleRule::kBf16Mean) {

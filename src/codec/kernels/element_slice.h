@@ -35,7 +35,7 @@ struct TileTransform {
   float damp = 0x1p-12F;
   // What turning a sum back may add to it by rounding, as a part of it.
   double slack = 0x1p-18;
-  // False: values that are finite stay so on the way back, and only sums of them are looked at.
+  // False: values of the type stay finite on the way back, and only sums of them are looked at.
   bool looks_at_values = true;
 
   [[nodiscard]] bool is_any() const { return signs != nullptr || product != nullptr; }
