@@ -59,17 +59,23 @@ std::optional<TransportKind> parse_transport_kind(std::string_view name);
 // Options of one call. All ranks must pass equal `codec` and `plan`; `timeout_ms` is each rank's
 // own.
 struct CallOptions {
-  // A codec spec: "exact", "bf16", "int8", "int8/32", "int4/128"; or "auto": the fastest one here
-  // that max_rel_error allows, chosen from what the group measured of itself. The first such call
-  // of a group measures (Communicator::tune), which takes about 200 ms. What is not a sum or
-  // average of float32, bfloat16 or float16 takes the exact path whatever is named here.
+  // A codec spec: "exact", "bf16", "int8", "int8/32", "int4/128"; or "auto": the cheapest that
+  // max_rel_error allows, where it is clearly faster than exact by what the group measured of
+  // itself. The first such call of a group measures (Communicator::tune), which takes about 200 ms.
+  // What is not a sum or average of float32, bfloat16 or float16 takes the exact path whatever is
+  // named here.
   std::string_view codec = "int8/128";
   PlanKind plan = PlanKind::kAuto;
   // Deadline of the call, from its start. 0 takes the communicator's.
   int64_t timeout_ms = 0;
-  // The largest error that may come of a codec, as a part of (ranks * the largest magnitude that
-  // any rank holds). A named codec that cannot guarantee it is an error; "auto" leaves such codecs
-  // out. 0: what int8/128 guarantees (and exact where values are only copied).
+  // The largest error that may come of a codec. With "auto", of all_reduce and reduce_scatter of
+  // one array: ||result - exact|| / ||exact||, in samples of recent calls of the site (below; also
+  // of one length, type and operation). The first two calls of a site and every 16th (of
+  // fewer than 65,536 values: every 256th) take a sample: they exchange 33 KB in the group before
+  // they start, and wait for it. Elsewhere: of each value,
+  // as a part of (ranks * the largest magnitude that any rank holds), guaranteed: a named codec
+  // that cannot is an error, and "auto" leaves it out. 0: what int8/128 guarantees (and exact where
+  // values are only copied).
   double max_rel_error = 0;
   // For codecs with +flatten, of all_reduce: the length of the last dimension, along which values
   // have sizes of their own (a divisor of the count), and the name of the place that calls. What a

@@ -200,13 +200,17 @@ class Communicator(MoveCalls):
 
         :param op: ``"sum"``, ``"avg"``, ``"max"`` or ``"min"``.
         :param codec: how values travel: ``"exact"``, ``"bf16"``, ``"int8/32"``, ``"int4/128"``, …,
-            or ``"auto"``: the fastest that ``max_rel_error`` allows, by what :meth:`tune` measured.
-            What is no sum or average of float32, bfloat16 or float16 travels exactly in any case.
+            or ``"auto"``: the cheapest that ``max_rel_error`` allows, if it is clearly faster than
+            exact by what :meth:`tune` measured. What is no sum or average of float32, bfloat16 or
+            float16 travels exactly in any case.
         :param plan: ``"auto"``, ``"two_step"``, ``"ring"``, … (``docs/plans.md``).
         :param out: array of the shape and type of ``x`` to write to; may be ``x``.
-        :param max_rel_error: the largest error allowed, as a part of ``size`` times the largest
-            magnitude that any rank holds. 0 allows what ``int8/128`` guarantees. A named codec that
-            cannot guarantee it raises InvalidArgumentError.
+        :param max_rel_error: the largest error allowed. With ``codec="auto"``: of the result as a
+            part of it, both as roots of sums of squares, in samples of recent calls of the same
+            site and size; taking one (the first two calls, then now and then) waits for the group
+            before the call starts. A named codec raises InvalidArgumentError if it cannot guarantee
+            this part of ``size`` times the largest magnitude that any rank holds. 0: ``"auto"``
+            takes part with what guarantees no more than ``int8/128`` does.
         :param site: of codecs with ``+flatten``: a name for the place in the program that calls,
             the same on every rank. What a site's results showed of their channels (the last of two
             or more dimensions) serves its next call; places that see other data take other names.
@@ -423,13 +427,15 @@ class Communicator(MoveCalls):
         plan: str = "auto",
         *,
         max_rel_error: float = 0.0,
+        site: str = "",
     ) -> PathChoice:
         """Codec and plan that such a call would take here, why, and what else was weighed.
 
         Not collective. ``count`` as the collective counts: of a reduce_scatter the elements of one
-        rank's result, of an all_gather those of its input.
+        rank's result, of an all_gather those of its input. With ``max_rel_error``: by what samples
+        of the site's calls have shown, or, before the first, by what codecs guarantee.
         """
-        how = call_options(codec, plan, None, max_rel_error, attended=True)
+        how = call_options(codec, plan, None, max_rel_error, attended=True, site=site)
         codec, plan, seconds, reason, options = self._core.choose(collective, count, dtype, op, how)
         weighed = tuple(PathOption(*option) for option in options)
         return PathChoice(codec, plan, seconds, reason, weighed)

@@ -11,7 +11,8 @@ Result<std::vector<std::byte>> encode_payload(std::string_view spec, DataType ty
   const Result<const Codec*> found = find_codec(spec, type, ReduceOp::kSum);
   if (!found.ok()) return found.status();
   std::vector<std::byte> payload(found.value()->wire_bytes(count));
-  const SlicePlace place{0, nullptr, rounding};
+  SlicePlace place;
+  place.rounding = rounding;
   if (count > 0) found.value()->encode(values, count, payload.data(), place);
   return payload;
 }

@@ -17,6 +17,8 @@
 #include "runtime/member.h"
 #include "runtime/progress.h"
 #include "runtime/start_call.h"
+#include "runtime/tuning/error_samples.h"
+#include "runtime/tuning/path_choice.h"
 #include "runtime/tuning/tuning_rules.h"
 #include "runtime/tuning/tuning_table.h"
 #include "tersum/communicator.h"
@@ -69,12 +71,20 @@ class CommunicatorImpl {
     CallArguments arguments;
     CallOptions asked;
     std::string asked_codec;  // what asked.codec views
+    std::optional<SampledCodec> sampled;
     PathChoice choice;
   };
   // `call_options` with codec and plan settled; tunes the group first where that is needed. The
   // codec's text is kept in `codec`.
   Result<CallOptions> settle(const CallArguments& arguments, const CallOptions& call_options,
                              std::string& codec);
+  // Counts the call, and has the group measure what codecs do to its values if that is due. Blocks
+  // then, as tuning does.
+  Status sample_errors(const PathContext& context, const CallArguments& arguments,
+                       const CallOptions& call_options);
+  // With choice_mutex_ held.
+  [[nodiscard]] PathContext choice_context(const CallArguments& arguments,
+                                           const CallOptions& call_options) const;
   Result<PathChoice> remembered_choice(const CallArguments& arguments,
                                        const CallOptions& call_options);
   [[nodiscard]] bool leaves_open(const CallOptions& call_options) const;
@@ -92,10 +102,12 @@ class CommunicatorImpl {
   uint64_t splits_ = 0;  // under member_->mutex
   std::string tuning_key_;
   std::vector<TuningRule> rules_;
-  std::mutex tuning_mutex_;  // one tuning at a time; held while it runs
-  std::mutex choice_mutex_;  // guards the two below
+  std::mutex tuning_mutex_;    // one tuning at a time; held while it runs
+  std::mutex sampling_mutex_;  // one call at a time asks for errors; held while it measures
+  std::mutex choice_mutex_;    // guards the three below
   std::shared_ptr<const TuningTable> table_;
   std::vector<RecentChoice> recent_;
+  ErrorSamples samples_;
   std::mutex transfers_mutex_;
   // Transfers started so far, by (peer, tag, sends).
   std::map<std::tuple<int, int, bool>, uint32_t> transfers_;

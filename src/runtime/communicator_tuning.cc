@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "codec/codec.h"
+#include "plan/collective_rules.h"
 #include "plan/plan.h"
 #include "runtime/communicator_impl.h"
 #include "runtime/tuning/path_choice.h"
@@ -25,13 +26,16 @@ bool CommunicatorImpl::leaves_open(const CallOptions& call_options) const {
 
 Result<CallOptions> CommunicatorImpl::settle(const CallArguments& arguments,
                                              const CallOptions& call_options, std::string& codec) {
-  PathContext context{member_->size(), member_->topology.get(), nullptr, &rules_};
+  PathContext context{member_->size(), member_->topology.get(), nullptr, &rules_, {}};
   {
     const std::lock_guard lock(choice_mutex_);
     if (!leaves_open(call_options)) return call_options;
     context.table = table_.get();
   }
   if (needs_tuning(context, arguments, call_options)) TERSUM_RETURN_IF_ERROR(tune(false));
+  if (wants_samples(context, arguments, call_options)) {
+    TERSUM_RETURN_IF_ERROR(sample_errors(context, arguments, call_options));
+  }
   Result<PathChoice> choice = remembered_choice(arguments, call_options);
   if (!choice.ok()) return choice.status();
   codec = choice->codec;
@@ -41,28 +45,63 @@ Result<CallOptions> CommunicatorImpl::settle(const CallArguments& arguments,
   return settled;
 }
 
+Status CommunicatorImpl::sample_errors(const PathContext& context, const CallArguments& arguments,
+                                       const CallOptions& call_options) {
+  TERSUM_RETURN_IF_ERROR(check_call(*member_, arguments, call_options));
+  const std::lock_guard one_at_a_time(sampling_mutex_);
+  std::vector<double> message;
+  {
+    const std::lock_guard lock(choice_mutex_);
+    if (!samples_.count_call(arguments, call_options)) return {};
+    message = samples_.measure(arguments, call_options,
+                               arguments.count * part_count(arguments.collective, context.size));
+  }
+  const Result<PlanErrorTerms> terms = error_terms(context, arguments, call_options);
+  if (!terms.ok()) return terms.status();
+  CallOptions exactly;
+  exactly.codec = "exact";
+  exactly.timeout_ms = call_options.timeout_ms;
+  const CallArguments sum{Collective::kAllReduce, message.data(),     message.data(),
+                          message.size(),         DataType::kFloat64, ReduceOp::kSum};
+  auto operation =
+      start_call(member_, sum, exactly, options_.timeout_ms, 0, false, nullptr, nullptr);
+  if (!operation.ok()) return operation.status();
+  TERSUM_RETURN_IF_ERROR(operation.value()->wait(-1));
+  const std::lock_guard lock(choice_mutex_);
+  samples_.learn(arguments, call_options, message, terms.value(), context.size);
+  return {};
+}
+
 Result<PathChoice> CommunicatorImpl::remembered_choice(const CallArguments& arguments,
                                                        const CallOptions& call_options) {
   const std::lock_guard lock(choice_mutex_);
+  const PathContext context = choice_context(arguments, call_options);
   for (const RecentChoice& recent : recent_) {
     if (same_call(recent.arguments, arguments) && recent.asked_codec == call_options.codec &&
         recent.asked.plan == call_options.plan &&
-        recent.asked.max_rel_error == call_options.max_rel_error) {
+        recent.asked.max_rel_error == call_options.max_rel_error &&
+        recent.sampled == context.sampled) {
       return recent.choice;
     }
   }
-  const PathContext context{member_->size(), member_->topology.get(), table_.get(), &rules_};
   Result<PathChoice> choice = choose_path(context, arguments, call_options);
   if (!choice.ok()) return choice;
   if (recent_.size() >= kRecentChoicesKept) recent_.erase(recent_.begin());
-  recent_.push_back({arguments, call_options, std::string(call_options.codec), *choice});
+  recent_.push_back(
+      {arguments, call_options, std::string(call_options.codec), context.sampled, *choice});
   return choice;
+}
+
+PathContext CommunicatorImpl::choice_context(const CallArguments& arguments,
+                                             const CallOptions& call_options) const {
+  return {member_->size(), member_->topology.get(), table_.get(), &rules_,
+          samples_.cheapest(arguments, call_options, call_options.max_rel_error)};
 }
 
 Result<PathChoice> CommunicatorImpl::choose(const CallArguments& arguments,
                                             const CallOptions& call_options) {
   const std::lock_guard lock(choice_mutex_);
-  const PathContext context{member_->size(), member_->topology.get(), table_.get(), &rules_};
+  const PathContext context = choice_context(arguments, call_options);
   if (needs_tuning(context, arguments, call_options)) {
     return invalid_argument(
         "this group has not been tuned, so nothing is known to choose a codec by; call tune() on "

@@ -163,13 +163,18 @@ std::shared_ptr<Operation> take_operation(Member& member) {
 
 }  // namespace
 
+Status check_call(const Member& member, const CallArguments& arguments,
+                  const CallOptions& options) {
+  TERSUM_RETURN_IF_ERROR(check_arguments(member, arguments, options));
+  return check_added(arguments, options);
+}
+
 Result<std::shared_ptr<Operation>> start_call(const std::shared_ptr<Member>& member,
                                               const CallArguments& arguments,
                                               const CallOptions& options,
                                               int64_t default_timeout_ms, uint64_t key, bool async,
                                               OnDone on_done, void* context) {
-  TERSUM_RETURN_IF_ERROR(check_arguments(*member, arguments, options));
-  TERSUM_RETURN_IF_ERROR(check_added(arguments, options));
+  TERSUM_RETURN_IF_ERROR(check_call(*member, arguments, options));
   Result<const Codec*> codec = find_codec(options.codec, arguments.type, arguments.op);
   if (!codec.ok()) return codec.status();
   if ((options.residual != nullptr || options.bias != nullptr) && codec.value()->feeds_back()) {

@@ -26,6 +26,9 @@ struct CallArguments {
   bool keeps_data = false;  // the root of a broadcast does not take part in its result
 };
 
+// Whether start_call would take the arguments, but for what concerns the codec.
+Status check_call(const Member& member, const CallArguments& arguments, const CallOptions& options);
+
 // kInvalidArgument, kUnsupported: nothing was started and no other rank is affected. With `async`
 // the process's progress thread drives the call; otherwise the caller must wait() at once. `key`
 // matters only for members matched by keys. `default_timeout_ms` serves options that name none.

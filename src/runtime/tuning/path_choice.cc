@@ -40,25 +40,6 @@ std::string percent(double value) {
   return text;
 }
 
-// How often values are quantized on the way that this call would take.
-Result<PlanErrorTerms> error_terms(const PathContext& context, const CallArguments& arguments,
-                                   const CallOptions& options) {
-  PlanErrorTerms terms;
-  terms.finals = 1;
-  if (!reduces(arguments.collective)) return terms;
-  PlanRequest request;
-  request.size = context.size;
-  request.count = static_cast<size_t>(context.size);  // terms do not depend on the length
-  request.topology = context.topology;
-  request.kind =
-      options.plan != PlanKind::kAuto && options.plan != PlanKind::kOneShot
-          ? options.plan
-          : choose_plan(request.collective, request.size, size_t{1} << 30, context.topology);
-  Result<Plan> plan = make_plan(request);
-  if (!plan.ok()) return plan.status();
-  return plan_error_terms(plan.value());
-}
-
 // Of the measured codecs the one that puts about as many bytes on the wire.
 std::string_view measured_like(std::string_view codec) {
   const auto bits = [](std::string_view spec) {
@@ -151,7 +132,60 @@ Status check_error(const PathContext& context, const CallArguments& arguments,
                           percent(options.max_rel_error) + "; name a finer codec, or auto");
 }
 
+// The codec that samples allow, or exact where that is about as fast.
+PathChoice choose_sampled(const PathContext& context, const CallArguments& arguments,
+                          PlanKind plan) {
+  const SampledCodec& sampled = *context.sampled;
+  const std::string found = std::string(sampled.codec) + " lost " + percent(sampled.rel_error) +
+                            " of the sums in samples of recent calls, within the allowed error";
+  if (sampled.codec == "exact") {
+    PathChoice choice =
+        named("exact", plan, "no codec was within the allowed error in samples of recent calls");
+    const auto ways = ranked(context, arguments, {"exact"}, plan);
+    return ways.empty() ? choice : take_best(ways, choice.reason);
+  }
+  const auto ways = ranked(context, arguments, {"exact", measured_like(sampled.codec)}, plan);
+  if (ways.empty()) return named(std::string(sampled.codec), plan, found);
+  if (ways.front().way.codec == "exact") {
+    return take_best(ways, found + ", but is not clearly faster than exact");
+  }
+  PathChoice choice = take_best(ways, found);
+  choice.codec = sampled.codec;
+  return choice;
+}
+
 }  // namespace
+
+Result<PlanErrorTerms> error_terms(const PathContext& context, const CallArguments& arguments,
+                                   const CallOptions& options) {
+  PlanErrorTerms terms;
+  terms.finals = 1;
+  if (!reduces(arguments.collective)) return terms;
+  PlanRequest request;
+  request.size = context.size;
+  request.count = static_cast<size_t>(context.size);  // terms do not depend on the length
+  request.topology = context.topology;
+  request.kind =
+      options.plan != PlanKind::kAuto && options.plan != PlanKind::kOneShot
+          ? options.plan
+          : choose_plan(request.collective, request.size, size_t{1} << 30, context.topology);
+  Result<Plan> plan = make_plan(request);
+  if (!plan.ok()) return plan.status();
+  return plan_error_terms(plan.value());
+}
+
+bool wants_samples(const PathContext& context, const CallArguments& arguments,
+                   const CallOptions& options) {
+  if (options.codec != kAutoCodec || !(options.max_rel_error > 0)) return false;
+  if (!std::isfinite(options.max_rel_error) || arguments.tensors != 0) return false;
+  if (arguments.collective != Collective::kAllReduce &&
+      arguments.collective != Collective::kReduceScatter) {
+    return false;
+  }
+  const TuningRule* rule = rule_for(context, arguments);
+  if (rule != nullptr && !rule->codec.empty()) return false;
+  return lossy_may_serve(context, arguments, options);
+}
 
 bool needs_tuning(const PathContext& context, const CallArguments& arguments,
                   const CallOptions& options) {
@@ -180,11 +214,14 @@ Result<PathChoice> choose_path(const PathContext& context, const CallArguments& 
     if (choice.ok()) choice->reason = "the codec is a tuning rule's; " + choice->reason;
     return choice;
   }
+  const PlanKind plan =
+      rule != nullptr && options.plan == PlanKind::kAuto ? rule->plan : options.plan;
+  if (context.sampled && wants_samples(context, arguments, options)) {
+    return choose_sampled(context, arguments, plan);
+  }
   Result<PlanErrorTerms> terms = error_terms(context, arguments, options);
   if (!terms.ok()) return terms.status();
   const auto codecs = codecs_within(options.max_rel_error, terms.value(), context.size);
-  const PlanKind plan =
-      rule != nullptr && options.plan == PlanKind::kAuto ? rule->plan : options.plan;
   const auto ways = ranked(context, arguments, codecs, plan);
   if (ways.empty()) {
     return choose_plan_only(context, arguments, settled);  // a plan that was not measured

@@ -4,10 +4,12 @@
 // hold alike (table, rules, topology) and on the call's arguments.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "plan/topology.h"
 #include "runtime/start_call.h"
+#include "runtime/tuning/error_samples.h"
 #include "runtime/tuning/tuning_rules.h"
 #include "runtime/tuning/tuning_table.h"
 #include "tersum/communicator.h"
@@ -20,7 +22,17 @@ struct PathContext {
   const Topology* topology = nullptr;
   const TuningTable* table = nullptr;  // null: not tuned
   const std::vector<TuningRule>* rules = nullptr;
+  std::optional<SampledCodec> sampled;  // what recent samples allow this call
 };
+
+// Whether the call's codec is to be chosen by what samples of the values show: it is open, the call
+// names an error, and its result is a sum.
+bool wants_samples(const PathContext& context, const CallArguments& arguments,
+                   const CallOptions& options);
+
+// How often values are quantized on the way that the call would take.
+Result<PlanErrorTerms> error_terms(const PathContext& context, const CallArguments& arguments,
+                                   const CallOptions& options);
 
 // Whether choosing needs a table that `context` does not have: the codec is open, and a lossy one
 // could serve the call.

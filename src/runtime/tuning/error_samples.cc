@@ -1,0 +1,152 @@
+#include "runtime/tuning/error_samples.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "codec/codec.h"
+#include "codec/kernels/added_terms.h"
+#include "codec/kernels/element_kernels.h"
+#include "codec/value_kind.h"
+
+namespace tersum {
+namespace {
+
+const Codec& codec_of(std::string_view spec) {
+  const Result<const Codec*> codec = find_codec(spec, DataType::kFloat32, ReduceOp::kSum);
+  TERSUM_CHECK(codec.ok());
+  return *codec.value();
+}
+
+// The squared distance between values and what one coding makes of them.
+double squared_error(const Codec& codec, const std::vector<float>& values) {
+  std::vector<std::byte> wire(codec.wire_bytes(values.size()));
+  std::vector<float> decoded(values.size());
+  codec.encode(values.data(), values.size(), wire.data());
+  codec.decode(wire.data(), values.size(), decoded.data());
+  double sum = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double error = static_cast<double>(decoded[i]) - static_cast<double>(values[i]);
+    sum += error * error;
+  }
+  return sum;
+}
+
+// Which runs of kRunValues are looked at: evenly spaced, elsewhere at each of a site's calls.
+std::vector<size_t> run_starts(size_t count, uint64_t call) {
+  const size_t runs = (count + ErrorSamples::kRunValues - 1) / ErrorSamples::kRunValues;
+  const size_t taken = std::min(runs, ErrorSamples::kRuns);
+  // Multiples of the golden section fill a gap evenly, however many there are of them.
+  const double phase = std::fmod(static_cast<double>(call) * 0.6180339887498949, 1.0);
+  std::vector<size_t> starts(taken);
+  for (size_t i = 0; i < taken; ++i) {
+    const double place = (static_cast<double>(i) + phase) * static_cast<double>(runs) /
+                         static_cast<double>(taken);
+    starts[i] = std::min(static_cast<size_t>(place), runs - 1) * ErrorSamples::kRunValues;
+  }
+  return starts;
+}
+
+}  // namespace
+
+const std::vector<std::string_view>& ErrorSamples::ladder() {
+  static const auto* const codecs = new std::vector<std::string_view>{
+      "bf16",  // 16 bits a value, then 8.5, 8.125, …
+      "int8/32",           "int8/128", "int7/128+hadamard", "int7/128",
+      "int6/128+hadamard", "int6/128", "int5/128+hadamard", "int4/32",
+      "nf4/64",            "int4/128", "int3/64+hadamard",
+  };
+  return *codecs;
+}
+
+const ErrorSamples::Site* ErrorSamples::find(const CallArguments& arguments,
+                                             const CallOptions& options) const {
+  const auto found = std::find_if(sites_.begin(), sites_.end(), [&](const Site& site) {
+    return site.collective == arguments.collective && site.type == arguments.type &&
+           site.op == arguments.op && site.count == arguments.count && site.name == options.site;
+  });
+  return found == sites_.end() ? nullptr : &*found;
+}
+
+ErrorSamples::Site& ErrorSamples::take(const CallArguments& arguments, const CallOptions& options) {
+  const Site* const known = find(arguments, options);
+  if (known != nullptr) {
+    const auto place = sites_.begin() + (known - sites_.data());
+    std::rotate(place, place + 1, sites_.end());
+    return sites_.back();
+  }
+  if (sites_.size() >= kSitesKept) sites_.erase(sites_.begin());
+  sites_.push_back({arguments.collective, arguments.type, arguments.op, arguments.count,
+                    std::string(options.site), 0, 0, {}});
+  return sites_.back();
+}
+
+bool ErrorSamples::count_call(const CallArguments& arguments, const CallOptions& options) {
+  const uint64_t call = take(arguments, options).calls++;
+  return call < 2 || call % (arguments.count < kLargeValues ? kEverySmall : kEvery) == 0;
+}
+
+std::vector<double> ErrorSamples::measure(const CallArguments& arguments,
+                                          const CallOptions& options, size_t count) const {
+  const Site* const site = find(arguments, options);
+  TERSUM_CHECK(site != nullptr && site->calls > 0);
+  const ValueKind kind = value_kind(arguments.type);
+  const ElementKernels& kernels = element_kernels();
+  const AddedTerms added{options.residual, options.bias,
+                         options.bias_count > 0 ? options.bias_count : 1};
+  std::vector<float> sample;
+  sample.reserve(kRuns * kRunValues);
+  alignas(64) float run[kRunValues + kTilePad];
+  for (const size_t first : run_starts(count, site->calls - 1)) {
+    const size_t here = std::min(kRunValues, count - first);
+    kernels.load(kind, arguments.input, first, here, run);
+    if (added.is_any()) add_terms(kernels, kind, added, first, here, run);
+    sample.insert(sample.end(), run, run + here);
+  }
+  std::vector<double> message(sample.begin(), sample.end());
+  for (const std::string_view spec : ladder()) {
+    message.push_back(squared_error(codec_of(spec), sample));
+  }
+  return message;
+}
+
+void ErrorSamples::learn(const CallArguments& arguments, const CallOptions& options,
+                         const std::vector<double>& summed, const PlanErrorTerms& terms,
+                         int ranks) {
+  const size_t codecs = ladder().size();
+  TERSUM_CHECK(summed.size() > codecs);
+  const std::vector<float> sums(summed.begin(), summed.end() - static_cast<ptrdiff_t>(codecs));
+  double size = 0;
+  for (const float value : sums) size += static_cast<double>(value) * static_cast<double>(value);
+  if (!std::isfinite(size)) return;
+  // Of `ranks` contributions `terms.contributions` are coded; errors of different codings add as
+  // squares.
+  const double coded = terms.contributions / static_cast<double>(ranks);
+  const double results = terms.partials + terms.finals;
+  std::vector<double> errors(codecs);
+  for (size_t i = 0; i < codecs; ++i) {
+    const double moved = coded * summed[sums.size() + i] +
+                         results * squared_error(codec_of(ladder()[i]), sums);
+    errors[i] = moved == 0 ? 0 : std::sqrt(moved / size);
+  }
+  Site& site = take(arguments, options);
+  site.errors[site.samples++ % kRecent] = std::move(errors);
+}
+
+std::optional<SampledCodec> ErrorSamples::cheapest(const CallArguments& arguments,
+                                                   const CallOptions& options,
+                                                   double rel_error) const {
+  const Site* const site = find(arguments, options);
+  if (site == nullptr || site->samples == 0) return std::nullopt;
+  for (size_t i = ladder().size(); i-- > 0;) {
+    double largest = 0;
+    for (const std::vector<double>& errors : site->errors) {
+      // Not a number where a codec broke the sample: kept as too large.
+      if (!errors.empty() && !(errors[i] <= largest)) largest = errors[i];
+    }
+    if (largest <= rel_error) return SampledCodec{ladder()[i], largest};
+  }
+  return SampledCodec{"exact", 0};
+}
+
+}  // namespace tersum

@@ -1,0 +1,164 @@
+"""codec="auto" with max_rel_error: the cheapest codec that holds on samples of recent calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tersum
+
+Run = Callable[..., list[Any]]
+Data = np.ndarray[Any, Any]
+SEED = 20261122
+# Not measured by the tuner, so that what samples allow is taken and not what is faster here.
+HOW: dict[str, Any] = {"codec": "auto", "plan": "ring"}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERSUM_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("TERSUM_TUNE", raising=False)
+
+
+def data_of(rank: int, count: int = 70_000, seed: int = 0) -> Data:
+    return np.random.default_rng([SEED, seed, rank]).standard_normal(count, np.float32)
+
+
+def rel_error(got: Data, parts: list[Data]) -> float:
+    exact = np.sum(parts, 0, np.float64)
+    return float(np.linalg.norm(got - exact) / np.linalg.norm(exact))
+
+
+@pytest.mark.parametrize("allowed", [1e-6, 4e-3, 1e-2, 3e-2, 0.1, 0.5])
+def test_results_stay_within_what_was_allowed(run_group: Run, allowed: float) -> None:
+    def body(group: tersum.Communicator) -> Any:
+        x = data_of(group.rank)
+        out = group.all_reduce(x, max_rel_error=allowed, **HOW)
+        choice = group.choose("all_reduce", x.size, plan="ring", max_rel_error=allowed)
+        return x, out, choice.codec, choice.reason
+
+    results = run_group(3, body)
+    assert len({out.tobytes() for _, out, _, _ in results}) == 1
+    assert len({codec for _, _, codec, _ in results}) == 1
+    error = rel_error(results[0][1], [x for x, _, _, _ in results])
+    assert error <= 1.08 * allowed
+    assert (results[0][2] == "exact") == (allowed < 1e-3)
+    assert "samples of recent calls" in results[0][3]
+
+
+def test_more_is_allowed_fewer_bytes_are_sent(run_group: Run) -> None:
+    def body(group: tersum.Communicator) -> list[int]:
+        x = data_of(group.rank)
+        sent = []
+        for allowed in (1e-6, 4e-3, 1e-2, 2e-2, 4e-2, 0.08, 0.5):
+            for _ in range(2):
+                group.all_reduce(x, max_rel_error=allowed, **HOW)  # tuning, samples
+            before = group.stats().wire_bytes_sent
+            group.all_reduce(x, max_rel_error=allowed, **HOW)
+            sent.append(group.stats().wire_bytes_sent - before)
+        return sent
+
+    sent = run_group(2, body)[0]
+    assert sent == sorted(sent, reverse=True)
+    assert sent[0] > 9 * sent[-1]
+
+
+def test_other_data_means_another_codec(run_group: Run) -> None:
+    """One channel in 64 grows a hundredfold: plain blocks lose the others."""
+
+    def body(group: tersum.Communicator) -> list[tuple[str, float]]:
+        seen = []
+        x = data_of(group.rank)
+        for step in range(40):
+            if step == 20:
+                x[7::64] *= 100
+            out = group.all_reduce(np.abs(x), max_rel_error=8e-3, **HOW)
+            parts = group.all_gather(np.abs(x), codec="exact").reshape(group.size, -1)
+            choice = group.choose("all_reduce", x.size, plan="ring", max_rel_error=8e-3)
+            seen.append((choice.codec, rel_error(out, list(parts))))
+        return seen
+
+    first, second = run_group(2, body)
+    assert first == second
+    codecs = [codec for codec, _ in first]
+    assert len(set(codecs[2:20])) == 1
+    assert codecs[-1] != codecs[19]
+    assert all(error <= 1.08 * 8e-3 for _, error in first[2:20] + first[34:])
+
+
+def test_sites_are_apart(run_group: Run) -> None:
+    def body(group: tersum.Communicator) -> list[str]:
+        x = data_of(group.rank)
+        spiky = x.copy()
+        spiky[7::64] *= 1000
+        for _ in range(2):
+            group.all_reduce(x, max_rel_error=1e-2, site="plain", **HOW)
+            group.all_reduce(np.sqrt(np.abs(spiky)), max_rel_error=1e-2, site="spiky", **HOW)
+        how: dict[str, Any] = {"plan": "ring", "max_rel_error": 1e-2}
+        return [
+            group.choose("all_reduce", x.size, site=site, **how).codec
+            for site in ("plain", "spiky")
+        ]
+
+    plain, spiky = run_group(2, body)[0]
+    assert plain == "int8/128"
+    assert spiky != plain
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("count", [1, 2, 127, 4097, 70_001])
+def test_lengths_and_types(run_group: Run, count: int, dtype: str) -> None:
+    def body(group: tersum.Communicator) -> tuple[Data, Data]:
+        x = data_of(group.rank, count).astype(dtype)
+        return x, group.all_reduce(x, max_rel_error=5e-2, **HOW)
+
+    results = run_group(2, body)
+    assert results[0][1].tobytes() == results[1][1].tobytes()
+    assert rel_error(results[0][1], [x for x, _ in results]) <= 6e-2
+
+
+def test_reduce_scatter_residual_and_async(run_group: Run) -> None:
+    def body(group: tersum.Communicator) -> None:
+        x = data_of(group.rank, 40_000)
+        how = {**HOW, "max_rel_error": 2e-2}
+        parts = group.all_gather(x, codec="exact").reshape(group.size, -1)
+        whole = np.sum(parts, 0, np.float64)
+        mine = whole.reshape(group.size, -1)[group.rank]
+        part = group.reduce_scatter(x, **how)
+        assert np.linalg.norm(part - mine) <= 2.2e-2 * np.linalg.norm(mine)
+        # Of ten times the values: samples of x alone would allow a tenth of the error.
+        added = group.all_reduce(x, residual=9 * x, **how)
+        assert np.linalg.norm(added - 10 * whole) <= 2.2e-2 * np.linalg.norm(10 * whole)
+        later = group.all_reduce_async(x, **how).result()
+        assert np.linalg.norm(later - whole) <= 2.2e-2 * np.linalg.norm(whole)
+
+    run_group(2, body)
+
+
+def test_nan_stays_where_it_is(run_group: Run) -> None:
+    def body(group: tersum.Communicator) -> list[Data]:
+        x = data_of(group.rank)
+        results = []
+        for step in range(6):
+            y = x.copy()
+            if group.rank == 1 and step in (0, 3):
+                y[::512] = np.nan
+            results.append(group.all_reduce(y, max_rel_error=1e-2, **HOW))
+        return results
+
+    for step, result in enumerate(run_group(2, body)[0]):
+        assert np.isnan(result).any() == (step in (0, 3))
+
+
+def test_an_array_that_does_not_fit_leaves_the_group_alone(run_group: Run) -> None:
+    def body(group: tersum.Communicator) -> None:
+        x = data_of(group.rank, 1000)
+        with pytest.raises(tersum.InvalidArgumentError, match="does not divide"):
+            group.all_reduce(x, bias=x[:7], max_rel_error=1e-2, **HOW)
+        group.all_reduce(x, max_rel_error=1e-2, **HOW)
+
+    run_group(2, body)

@@ -1,0 +1,232 @@
+// ErrorSamples against the errors of whole sums, and what they teach.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "codec/codec.h"
+#include "runtime/tuning/error_samples.h"
+
+namespace tersum {
+namespace {
+
+constexpr uint64_t kSeed = 20261122;
+constexpr int kRanks = 4;
+constexpr size_t kCount = 100'003;
+using Values = std::vector<float>;
+
+CallOptions within(double rel_error, std::string_view site = {}) {
+  CallOptions options;
+  options.codec = "auto";
+  options.max_rel_error = rel_error;
+  options.site = site;
+  return options;
+}
+
+CallArguments sum_of(const Values& values) {
+  return {Collective::kAllReduce, values.data(), nullptr, values.size()};
+}
+
+// Two-step: all contributions but the owner's are coded, and so is the sum.
+constexpr PlanErrorTerms kTwoStep{kRanks - 1, 0, 1};
+
+std::vector<Values> bell_shaped(uint64_t seed, double outlier = 1) {
+  std::vector<Values> contributions(kRanks, Values(kCount));
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> bell;
+  for (Values& values : contributions) {
+    for (size_t i = 0; i < kCount; ++i) {
+      values[i] = bell(random) * static_cast<float>(i % 64 == 7 ? outlier : 1);
+    }
+  }
+  return contributions;
+}
+
+// One call of all ranks; false where no sample was due.
+bool call(std::vector<ErrorSamples>& ranks, const std::vector<Values>& contributions,
+          const CallOptions& options) {
+  bool due = false;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    due = ranks[rank].count_call(sum_of(contributions[rank]), options);
+  }
+  if (!due) return false;
+  std::vector<double> summed;
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const auto message =
+        ranks[rank].measure(sum_of(contributions[rank]), options, contributions[rank].size());
+    summed.resize(message.size());
+    for (size_t i = 0; i < message.size(); ++i) summed[i] += message[i];
+  }
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    ranks[rank].learn(sum_of(contributions[rank]), options, summed, kTwoStep, kRanks);
+  }
+  return true;
+}
+
+Values coded(const Codec& codec, const Values& values) {
+  std::vector<std::byte> wire(codec.wire_bytes(values.size()));
+  Values result(values.size());
+  codec.encode(values.data(), values.size(), wire.data());
+  codec.decode(wire.data(), values.size(), result.data());
+  return result;
+}
+
+// Of a whole two-step sum whose owner is the last rank.
+double whole_error(std::string_view spec, const std::vector<Values>& contributions) {
+  const Codec& codec = *find_codec(spec, DataType::kFloat32, ReduceOp::kSum).value();
+  std::vector<double> exact(kCount);
+  Values sums(kCount);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const Values& values = contributions[static_cast<size_t>(rank)];
+    const Values sent = rank == kRanks - 1 ? values : coded(codec, values);
+    for (size_t i = 0; i < kCount; ++i) {
+      exact[i] += static_cast<double>(values[i]);
+      sums[i] += sent[i];
+    }
+  }
+  const Values result = coded(codec, sums);
+  double moved = 0, size = 0;
+  for (size_t i = 0; i < kCount; ++i) {
+    moved += std::pow(static_cast<double>(result[i]) - exact[i], 2);
+    size += exact[i] * exact[i];
+  }
+  return std::sqrt(moved / size);
+}
+
+TEST(ErrorSamples, FindWhatWholeSumsLose) {
+  for (const double outlier : {1.0, 30.0}) {
+    const auto contributions = bell_shaped(kSeed, outlier);
+    std::vector<ErrorSamples> ranks(kRanks);
+    ASSERT_TRUE(call(ranks, contributions, within(1)));
+    for (const std::string_view spec : ErrorSamples::ladder()) {
+      const double error = whole_error(spec, contributions);
+      // The codec itself or a cheaper one holds a little above its error, not a little below.
+      const auto above = ranks[0].cheapest(sum_of(contributions[0]), within(1), error * 1.08);
+      ASSERT_TRUE(above.has_value());
+      EXPECT_LE(whole_error(above->codec, contributions), error * 1.16) << spec;
+      const auto below = ranks[0].cheapest(sum_of(contributions[0]), within(1), error * 0.92);
+      EXPECT_NE(below->codec, spec) << outlier << ": " << error;
+    }
+  }
+}
+
+TEST(ErrorSamples, AreTheSameOnAllRanks) {
+  std::vector<ErrorSamples> ranks(kRanks);
+  call(ranks, bell_shaped(kSeed), within(1));
+  const auto contributions = bell_shaped(kSeed + 1, 10);
+  call(ranks, contributions, within(1));
+  for (const double allowed : {1e-6, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0}) {
+    const auto first = ranks[0].cheapest(sum_of(contributions[0]), within(1), allowed);
+    for (size_t rank = 1; rank < ranks.size(); ++rank) {
+      EXPECT_EQ(ranks[rank].cheapest(sum_of(contributions[rank]), within(1), allowed), first);
+    }
+  }
+}
+
+TEST(ErrorSamples, TakeTheFewestBitsThatHold) {
+  std::vector<ErrorSamples> ranks(kRanks);
+  const auto contributions = bell_shaped(kSeed);
+  call(ranks, contributions, within(1));
+  const auto codec = [&](double allowed) {
+    return ranks[0].cheapest(sum_of(contributions[0]), within(1), allowed)->codec;
+  };
+  EXPECT_EQ(codec(1e-5), "exact");
+  EXPECT_EQ(codec(5e-3), "bf16");
+  EXPECT_EQ(codec(0.0095), "int8/128");
+  EXPECT_EQ(codec(0.02), "int7/128");
+  EXPECT_EQ(codec(0.04), "int6/128");
+  EXPECT_EQ(codec(0.6), "int3/64+hadamard");
+}
+
+TEST(ErrorSamples, AWorseSampleCountsForFourSamples) {
+  std::vector<ErrorSamples> ranks(kRanks);
+  const auto calm = bell_shaped(kSeed);
+  const auto wild = bell_shaped(kSeed, 100);
+  const auto codec = [&] {
+    return ranks[0].cheapest(sum_of(calm[0]), within(1), 0.0105)->codec;
+  };
+  const auto until_sample = [&](const std::vector<Values>& contributions) {
+    while (!call(ranks, contributions, within(1))) {
+    }
+  };
+  until_sample(calm);
+  EXPECT_EQ(codec(), "int8/128");
+  until_sample(wild);
+  EXPECT_NE(codec(), "int8/128");
+  for (int i = 0; i < 3; ++i) until_sample(calm);
+  EXPECT_NE(codec(), "int8/128");
+  until_sample(calm);
+  EXPECT_EQ(codec(), "int8/128");
+}
+
+TEST(ErrorSamples, AreTakenAtTheFirstTwoCallsAndThenNowAndThen) {
+  ErrorSamples samples;
+  const Values values(1000), many(100'000);
+  std::vector<size_t> taken, taken_of_many;
+  for (size_t i = 0; i < 600; ++i) {
+    if (samples.count_call(sum_of(values), within(1))) taken.push_back(i);
+    if (i < 50 && samples.count_call(sum_of(many), within(1))) taken_of_many.push_back(i);
+  }
+  EXPECT_EQ(taken, (std::vector<size_t>{0, 1, 256, 512}));
+  EXPECT_EQ(taken_of_many, (std::vector<size_t>{0, 1, 16, 32, 48}));
+  EXPECT_TRUE(samples.count_call(sum_of(values), within(1, "elsewhere")));
+  EXPECT_TRUE(samples.count_call(sum_of(Values(1001)), within(1)));
+}
+
+TEST(ErrorSamples, WhatIsNoNumberTeachesNothing) {
+  std::vector<ErrorSamples> ranks(kRanks);
+  auto contributions = bell_shaped(kSeed);
+  for (float& value : contributions[2]) value = std::numeric_limits<float>::infinity();
+  ASSERT_TRUE(call(ranks, contributions, within(1)));
+  EXPECT_FALSE(ranks[0].cheapest(sum_of(contributions[0]), within(1), 0.5).has_value());
+}
+
+TEST(ErrorSamples, ZerosCostNothingAndShortArraysAreTakenWhole) {
+  std::vector<ErrorSamples> ranks(kRanks);
+  std::vector<Values> zeros(kRanks, Values(700));
+  call(ranks, zeros, within(1));
+  EXPECT_EQ(ranks[0].cheapest(sum_of(zeros[0]), within(1), 1e-9)->codec,
+            ErrorSamples::ladder().back());
+  for (const size_t count : {size_t{1}, size_t{511}, size_t{512}, size_t{513}, size_t{4099}}) {
+    std::vector<ErrorSamples> group(kRanks);
+    std::vector<Values> ones(kRanks, Values(count, 1.0F));
+    const CallArguments arguments = sum_of(ones[0]);
+    ASSERT_TRUE(group[0].count_call(arguments, within(1)));
+    const size_t sample = std::min(count, ErrorSamples::kRuns * ErrorSamples::kRunValues);
+    const size_t measured = group[0].measure(arguments, within(1), count).size();
+    EXPECT_LE(measured, sample + ErrorSamples::ladder().size());
+    EXPECT_GT(measured, ErrorSamples::ladder().size());
+  }
+}
+
+TEST(ErrorSamples, SumsThatCancelAreMeasuredAsSuch) {
+  // Ranks that hold nearly opposite values: small sums of large contributions.
+  auto contributions = bell_shaped(kSeed);
+  for (size_t i = 0; i < kCount; ++i) {
+    contributions[1][i] = 0.01F * contributions[1][i] - contributions[0][i];
+    contributions[3][i] = 0.01F * contributions[3][i] - contributions[2][i];
+  }
+  std::vector<ErrorSamples> ranks(kRanks);
+  call(ranks, contributions, within(1));
+  EXPECT_GT(whole_error("int8/128", contributions), 0.3);
+  EXPECT_EQ(ranks[0].cheapest(sum_of(contributions[0]), within(1), 0.1)->codec, "exact");
+}
+
+TEST(ErrorSamples, OldSitesAreForgotten) {
+  ErrorSamples samples;
+  const Values values(1000);
+  std::vector<std::string> names;
+  names.reserve(ErrorSamples::kSitesKept + 1);
+  for (size_t i = 0; i <= ErrorSamples::kSitesKept; ++i) {
+    names.push_back(std::to_string(i));
+    for (int calls = 0; calls < 3; ++calls) samples.count_call(sum_of(values), within(1, names[i]));
+  }
+  EXPECT_FALSE(samples.count_call(sum_of(values), within(1, names.back()))) << "its fourth call";
+  EXPECT_TRUE(samples.count_call(sum_of(values), within(1, names.front()))) << "the first, again";
+}
+
+}  // namespace
+}  // namespace tersum
