@@ -24,8 +24,9 @@ constexpr size_t kBlocksMax = kLayoutValues / kBlockLeast;
 
 // What a section's blocks would lose by each coding, and the choice.
 struct MixedMemory {
-  double gain[kBlocksMax];  // squared error that one bit more takes away
-  double cost[kBlocksMax];  // that one bit less adds
+  double error[3][kBlocksMax];  // by change
+  double gain[kBlocksMax];      // what one bit more takes away
+  double cost[kBlocksMax];      // what one bit less adds
   uint16_t by_gain[kBlocksMax];
   uint16_t by_cost[kBlocksMax];
   uint8_t change[kBlocksMax];
@@ -38,15 +39,24 @@ MixedMemory& mixed_memory() {
   return *memory;
 }
 
-// The squared error, summed in the order of the values; 0 where something is not finite, which no
-// number of bits mends.
-double squared_error(const float* values, const float* decoded, size_t count) {
-  double sum = 0;
-  for (size_t i = 0; i < count; ++i) {
-    const double error = double{values[i]} - double{decoded[i]};
-    sum += error * error;
+// Values that are tried at once: whole blocks that stay in L1.
+constexpr size_t kTrialValues = 4096;
+constexpr size_t kChains = 4;
+
+// The squared error of `kBlocks` blocks that follow each other, each summed in the order of its
+// values; 0 where something is not finite, which no number of bits mends. Several at once, because
+// one sum waits for every addition.
+template <size_t kBlocks>
+void squared_errors(const float* values, const float* decoded, size_t block, double* errors) {
+  double sums[kBlocks] = {};
+  for (size_t i = 0; i < block; ++i) {
+    for (size_t b = 0; b < kBlocks; ++b) {
+      const size_t at = b * block + i;
+      const double error = double{values[at]} - double{decoded[at]};
+      sums[b] += error * error;
+    }
   }
-  return std::isfinite(sum) ? sum : 0;
+  for (size_t b = 0; b < kBlocks; ++b) errors[b] = std::isfinite(sums[b]) ? sums[b] : 0;
 }
 
 class MixedCodec final : public SectionedCodec {
@@ -91,8 +101,8 @@ class MixedCodec final : public SectionedCodec {
     place.first += block * block_;
     return place;
   }
-  [[nodiscard]] double coding_error(Change change, const float* values, MixedMemory& memory,
-                                    const SlicePlace& place) const;
+  void try_change(Change change, const float* values, size_t blocks, MixedMemory& memory,
+                  const SlicePlace& place) const;
   void choose(const float* values, size_t blocks, MixedMemory& memory,
               const SlicePlace& place) const;
   [[nodiscard]] bool is_written_map(const std::byte* map, size_t count) const;
@@ -102,11 +112,28 @@ class MixedCodec final : public SectionedCodec {
   std::array<size_t, 3> block_bytes_{};
 };
 
-double MixedCodec::coding_error(Change change, const float* values, MixedMemory& memory,
-                                const SlicePlace& place) const {
-  codecs_[change]->encode(values, block_, memory.wire.data(), place);
-  codecs_[change]->decode(memory.wire.data(), block_, memory.decoded.data(), place);
-  return squared_error(values, memory.decoded.data(), block_);
+// memory.error[change] of `blocks` whole blocks.
+void MixedCodec::try_change(Change change, const float* values, size_t blocks, MixedMemory& memory,
+                            const SlicePlace& place) const {
+  const Codec& codec = *codecs_[change];
+  const size_t at_once = kTrialValues / block_;
+  memory.wire.resize(codec.wire_bytes(kTrialValues));
+  memory.decoded.resize(kTrialValues);
+  for (size_t first = 0; first < blocks; first += at_once) {
+    const size_t here = std::min(at_once, blocks - first);
+    const float* const from = values + first * block_;
+    const float* const decoded = memory.decoded.data();
+    double* const errors = memory.error[change] + first;
+    codec.encode(from, here * block_, memory.wire.data(), place_of(first, place));
+    codec.decode(memory.wire.data(), here * block_, memory.decoded.data(), place_of(first, place));
+    size_t b = 0;
+    for (; b + kChains <= here; b += kChains) {
+      squared_errors<kChains>(from + b * block_, decoded + b * block_, block_, errors + b);
+    }
+    for (; b < here; ++b) {
+      squared_errors<1>(from + b * block_, decoded + b * block_, block_, errors + b);
+    }
+  }
 }
 
 // Pairs the block that gains the most with the one that loses the least, as long as that pays.
@@ -143,14 +170,12 @@ void pair_blocks(size_t blocks, MixedMemory& memory) {
 
 void MixedCodec::choose(const float* values, size_t blocks, MixedMemory& memory,
                         const SlicePlace& place) const {
-  memory.wire.resize(block_bytes_[kMore]);
-  memory.decoded.resize(block_);
+  for (const Change change : {kSame, kMore, kLess}) {
+    try_change(change, values, blocks, memory, place);
+  }
   for (size_t b = 0; b < blocks; ++b) {
-    const float* const from = values + b * block_;
-    const SlicePlace at = place_of(b, place);
-    const double same = coding_error(kSame, from, memory, at);
-    memory.gain[b] = same - coding_error(kMore, from, memory, at);
-    memory.cost[b] = coding_error(kLess, from, memory, at) - same;
+    memory.gain[b] = memory.error[kSame][b] - memory.error[kMore][b];
+    memory.cost[b] = memory.error[kLess][b] - memory.error[kSame][b];
   }
   pair_blocks(blocks, memory);
 }

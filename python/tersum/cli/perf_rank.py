@@ -8,6 +8,7 @@ let a shaper's bucket fill up and fake speed. The first call of a turn is not ti
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -255,6 +256,17 @@ def _explain(choice: PathChoice) -> str:
     return f"{text} (weighed: {weighed})" if weighed else text
 
 
+def _block_reach(spec: str) -> int:
+    """Values in aligned runs of whole blocks and whole grains of the oracle."""
+    reach = codec_info(spec).block
+    for modifier in spec.split("+")[1:]:
+        if modifier == "adaptive":
+            reach = 1024  # the largest block there is
+        elif modifier.startswith("rows:"):
+            reach = int(modifier.removeprefix("rows:"))
+    return math.lcm(reach, perf_data.GRAIN)
+
+
 def _bounds(
     group: Communicator, contender: Contender, oracle: Oracle, count: int, options: PerfOptions
 ) -> perf_data.Floats:
@@ -265,7 +277,7 @@ def _bounds(
     if native or (reducing and options.redop in ("max", "min")):
         return slack
     choice = _choice(group, contender, count, options)
-    block = max(perf_data.GRAIN, codec_info(choice.codec).block)
+    block = _block_reach(choice.codec)
     absmax = perf_data.block_max(oracle.absmax, block // perf_data.GRAIN)
     sum_absmax = perf_data.block_max(oracle.sum_absmax, block // perf_data.GRAIN)
     if reducing:

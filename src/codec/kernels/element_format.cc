@@ -69,19 +69,21 @@ uint8_t nearest_e4m3(float value) {
   return static_cast<uint8_t>(((bits + 0x7ffffU + ((bits >> 20) & 1U)) >> 20) - kRebias);
 }
 
-std::array<float, 256> make_e4m3_values() {
+constexpr std::array<float, 256> make_e4m3_values() {
   std::array<float, 256> values{};
   for (uint32_t bits = 0; bits < 256; ++bits) {
-    const auto exponent = static_cast<int>((bits >> 3) & 15U);
-    const auto mantissa = static_cast<int>(bits & 7U);
+    const uint32_t exponent = (bits >> 3) & 15U;
+    const uint32_t mantissa = bits & 7U;
     const float magnitude = exponent == 0
-                                ? std::ldexp(static_cast<float>(mantissa), -9)
-                                : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
+                                ? static_cast<float>(mantissa) * 0x1p-9F
+                                : std::bit_cast<float>((exponent + 120U) << 23 | mantissa << 20);
     values[bits] = (bits & 0x80U) != 0 ? -magnitude : magnitude;
   }
-  values[0x7f] = values[0xff] = float_from_bits(kFloatNan);
+  values[0x7f] = values[0xff] = std::bit_cast<float>(kFloatNan);
   return values;
 }
+
+constexpr std::array<float, 256> kE4M3Values = make_e4m3_values();
 
 void write_nan_scale(const ElementFormat& format, std::byte* wire) {
   switch (format.rule) {
@@ -210,8 +212,29 @@ void choose_powers(const ElementFormat& format, const uint32_t* absmax_bits, siz
   }
 }
 
+// The general way without its calls, for a tensor scale that leaves all blocks' scales normal.
+void choose_e4m3(const ElementFormat& format, const uint32_t* absmax_bits, size_t blocks,
+                 float tensor_scale, std::byte* wire, BlockScale* scales) {
+  for (size_t b = 0; b < blocks; ++b) {
+    if (absmax_bits[b] >= format.overflow_bits) {
+      scales[b] = make_block_scale(choose_scale(format, absmax_bits[b], tensor_scale, wire + b));
+      continue;
+    }
+    const float absmax = float_from_bits(absmax_bits[b]);
+    const uint8_t byte = nearest_e4m3(absmax / format.level_max / tensor_scale);
+    wire[b] = static_cast<std::byte>(byte);
+    const float scale = kE4M3Values[byte] * tensor_scale;
+    scales[b] = {scale, 1, byte == 0 ? BlockScale().inverse : 1.0F / scale};
+  }
+}
+
 void choose_scales(const ElementFormat& format, const uint32_t* absmax_bits, size_t blocks,
                    float tensor_scale, std::byte* wire, BlockScale* scales) {
+  // The least e4m3 number above 0 is 2^-9.
+  if (format.rule == ScaleRule::kE4M3Tensor &&
+      tensor_scale * 0x1p-9F >= float_from_bits(kLeastNormalBits)) {
+    return choose_e4m3(format, absmax_bits, blocks, tensor_scale, wire, scales);
+  }
   if (format.rule == ScaleRule::kE8M0Up || format.rule == ScaleRule::kE8M0Floor) {
     return choose_powers(format, absmax_bits, blocks, wire, scales);
   }
@@ -263,6 +286,23 @@ float read_scale(const ElementFormat& format, const std::byte* wire, float tenso
   return negative ? float_from_bits(kFloatNan) : canonical_nan(scale);
 }
 
+void read_scales(const ElementFormat& format, const std::byte* wire, size_t blocks,
+                 float tensor_scale, BlockScale* scales) {
+  if (format.rule == ScaleRule::kE4M3Tensor) {
+    // Of a sign nothing but NaN is left, and -0 is one, too.
+    for (size_t b = 0; b < blocks; ++b) {
+      const auto byte = static_cast<uint8_t>(wire[b]);
+      const float scale = kE4M3Values[byte | (byte >> 7) * 0x7fU] * tensor_scale;
+      scales[b].scale = canonical_nan(scale);
+    }
+    return;
+  }
+  const size_t bytes = scale_bytes(format.rule);
+  for (size_t b = 0; b < blocks; ++b) {
+    scales[b].scale = read_scale(format, wire + b * bytes, tensor_scale);
+  }
+}
+
 float choose_tensor_scale(const ElementFormat& format, uint32_t absmax_bits) {
   const float largest_scale = e4m3_value(kE4M3Last);
   const float scale = float_from_bits(absmax_bits) / (format.level_max * largest_scale);
@@ -276,9 +316,6 @@ float read_tensor_scale(const std::byte* wire) {
   return bits >= kFloatInfinity ? float_from_bits(kFloatNan) : float_from_bits(bits);
 }
 
-float e4m3_value(uint8_t bits) {
-  static const std::array<float, 256> values = make_e4m3_values();
-  return values[bits];
-}
+float e4m3_value(uint8_t bits) { return kE4M3Values[bits]; }
 
 }  // namespace tersum

@@ -125,6 +125,9 @@ void choose_scales(const ElementFormat& format, const uint32_t* absmax_bits, siz
                    float tensor_scale, std::byte* wire, BlockScale* scales);
 // The scale that stands on the wire. What is no number, or negative, stands for NaN.
 float read_scale(const ElementFormat& format, const std::byte* wire, float tensor_scale);
+// Of `blocks` blocks, to scales[b].scale.
+void read_scales(const ElementFormat& format, const std::byte* wire, size_t blocks,
+                 float tensor_scale, BlockScale* scales);
 // kE4M3Tensor: from the slice's largest finite magnitude.
 float choose_tensor_scale(const ElementFormat& format, uint32_t absmax_bits);
 // Makes what is no number, or negative, NaN.

@@ -184,9 +184,21 @@ class SlicePass {
 
   // The largest finite magnitude of a tile, as float32 bits.
   [[nodiscard]] uint32_t finite_maximum(const float* values, size_t tile) const {
+    uint32_t maxima[kTileBlocksMax];
+    const size_t blocks = padded(tile) / format_.block;
+    kernels_.maxima(values, format_.block, blocks, maxima);
     uint32_t largest = 0;
-    for (size_t i = 0; i < values_in(tile); ++i) {
-      const uint32_t bits = load_unaligned<uint32_t>(values + i) & ~kFloatSignBit;
+    for (size_t b = 0; b < blocks; ++b) {
+      const float* const block = values + b * format_.block;
+      largest = std::max(largest,
+                         maxima[b] < format_.overflow_bits ? maxima[b] : finite_maximum_of(block));
+    }
+    return largest;
+  }
+  [[nodiscard]] uint32_t finite_maximum_of(const float* block) const {
+    uint32_t largest = 0;
+    for (size_t i = 0; i < format_.block; ++i) {
+      const uint32_t bits = float_bits(block[i]) & ~kFloatSignBit;
       if (bits < format_.overflow_bits) largest = std::max(largest, bits);
     }
     return largest;
@@ -195,10 +207,7 @@ class SlicePass {
   void read_scales(const std::byte* wire, size_t tile, TileMemory& memory) const {
     const float tensor_scale = needs_tensor_scale() ? read_tensor_scale(wire) : 0.0F;
     const size_t blocks = block_count(format_, values_in(tile));
-    const std::byte* from = scales_of(tile, wire);
-    for (size_t b = 0; b < blocks; ++b, from += scale_bytes(format_.rule)) {
-      memory.scales[b].scale = read_scale(format_, from, tensor_scale);
-    }
+    tersum::read_scales(format_, scales_of(tile, wire), blocks, tensor_scale, memory.scales);
     pad_scales(tile, blocks, memory);
   }
 

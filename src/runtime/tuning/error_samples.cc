@@ -40,8 +40,8 @@ std::vector<size_t> run_starts(size_t count, uint64_t call) {
   const double phase = std::fmod(static_cast<double>(call) * 0.6180339887498949, 1.0);
   std::vector<size_t> starts(taken);
   for (size_t i = 0; i < taken; ++i) {
-    const double place = (static_cast<double>(i) + phase) * static_cast<double>(runs) /
-                         static_cast<double>(taken);
+    const double place =
+        (static_cast<double>(i) + phase) * static_cast<double>(runs) / static_cast<double>(taken);
     starts[i] = std::min(static_cast<size_t>(place), runs - 1) * ErrorSamples::kRunValues;
   }
   return starts;
@@ -52,9 +52,17 @@ std::vector<size_t> run_starts(size_t count, uint64_t call) {
 const std::vector<std::string_view>& ErrorSamples::ladder() {
   static const auto* const codecs = new std::vector<std::string_view>{
       "bf16",  // 16 bits a value, then 8.5, 8.125, …
-      "int8/32",           "int8/128", "int7/128+hadamard", "int7/128",
-      "int6/128+hadamard", "int6/128", "int5/128+hadamard", "int4/32",
-      "nf4/64",            "int4/128", "int3/64+hadamard",
+      "int8/32",
+      "int8/128",
+      "int7/128+hadamard",
+      "int7/128",
+      "int6/128+hadamard",
+      "int6/128",
+      "int5/128+hadamard",
+      "int4/32",
+      "nf4/64",
+      "int4/128",
+      "int3/64+hadamard",
   };
   return *codecs;
 }
@@ -76,8 +84,14 @@ ErrorSamples::Site& ErrorSamples::take(const CallArguments& arguments, const Cal
     return sites_.back();
   }
   if (sites_.size() >= kSitesKept) sites_.erase(sites_.begin());
-  sites_.push_back({arguments.collective, arguments.type, arguments.op, arguments.count,
-                    std::string(options.site), 0, 0, {}});
+  sites_.push_back({arguments.collective,
+                    arguments.type,
+                    arguments.op,
+                    arguments.count,
+                    std::string(options.site),
+                    0,
+                    0,
+                    {}});
   return sites_.back();
 }
 
@@ -125,8 +139,8 @@ void ErrorSamples::learn(const CallArguments& arguments, const CallOptions& opti
   const double results = terms.partials + terms.finals;
   std::vector<double> errors(codecs);
   for (size_t i = 0; i < codecs; ++i) {
-    const double moved = coded * summed[sums.size() + i] +
-                         results * squared_error(codec_of(ladder()[i]), sums);
+    const double moved =
+        coded * summed[sums.size() + i] + results * squared_error(codec_of(ladder()[i]), sums);
     errors[i] = moved == 0 ? 0 : std::sqrt(moved / size);
   }
   Site& site = take(arguments, options);

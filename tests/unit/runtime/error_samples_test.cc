@@ -145,9 +145,7 @@ TEST(ErrorSamples, AWorseSampleCountsForFourSamples) {
   std::vector<ErrorSamples> ranks(kRanks);
   const auto calm = bell_shaped(kSeed);
   const auto wild = bell_shaped(kSeed, 100);
-  const auto codec = [&] {
-    return ranks[0].cheapest(sum_of(calm[0]), within(1), 0.0105)->codec;
-  };
+  const auto codec = [&] { return ranks[0].cheapest(sum_of(calm[0]), within(1), 0.0105)->codec; };
   const auto until_sample = [&](const std::vector<Values>& contributions) {
     while (!call(ranks, contributions, within(1))) {
     }
