@@ -5,8 +5,10 @@
 #include <cstdio>
 #include <string>
 
+#include "base/check.h"
 #include "codec/codec.h"
 #include "plan/collective_rules.h"
+#include "runtime/error_bound.h"
 
 namespace tersum {
 namespace {
@@ -38,6 +40,29 @@ std::string percent(double value) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.2g", value);
   return text;
+}
+
+// The largest error of a float32 sum over `ranks` ranks, as a part of `ranks` times the largest
+// magnitude that any of them holds.
+double relative_error_bound(std::string_view codec, const PlanErrorTerms& terms, int ranks) {
+  const Result<const Codec*> found = find_codec(codec, DataType::kFloat32, ReduceOp::kSum);
+  TERSUM_CHECK(found.ok());
+  return compose_error_bound(*found.value(), terms, ranks, 1.0, ranks) / ranks;
+}
+
+// The codecs whose relative_error_bound is at most `max_rel_error`, exact always among them. 0
+// stands for the bound of the default codec, int8/128.
+std::vector<std::string_view> codecs_within(double max_rel_error, const PlanErrorTerms& terms,
+                                            int ranks) {
+  const double allowed =
+      max_rel_error > 0 ? max_rel_error : relative_error_bound("int8/128", terms, ranks);
+  std::vector<std::string_view> codecs;
+  for (const std::string_view codec : tuning_codecs()) {
+    if (codec == "exact" || relative_error_bound(codec, terms, ranks) <= allowed) {
+      codecs.push_back(codec);
+    }
+  }
+  return codecs;
 }
 
 // Of the measured codecs the one that puts about as many bytes on the wire.

@@ -7,9 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include "base/check.h"
 #include "codec/codec.h"
-#include "runtime/error_bound.h"
 
 namespace tersum {
 namespace {
@@ -147,26 +145,13 @@ TuningTable TuningTable::parse(std::string_view text, std::string_view key) {
     if (!point) return {};
     points.push_back(*point);
   }
-  return TuningTable(std::move(points));
-}
-
-double relative_error_bound(std::string_view codec, const PlanErrorTerms& terms, int ranks) {
-  const Result<const Codec*> found = find_codec(codec, DataType::kFloat32, ReduceOp::kSum);
-  TERSUM_CHECK(found.ok());
-  return compose_error_bound(*found.value(), terms, ranks, 1.0, ranks) / ranks;
-}
-
-std::vector<std::string_view> codecs_within(double max_rel_error, const PlanErrorTerms& terms,
-                                            int ranks) {
-  const double allowed =
-      max_rel_error > 0 ? max_rel_error : relative_error_bound("int8/128", terms, ranks);
-  std::vector<std::string_view> codecs;
-  for (const std::string_view codec : tuning_codecs()) {
-    if (codec == "exact" || relative_error_bound(codec, terms, ranks) <= allowed) {
-      codecs.push_back(codec);
-    }
-  }
-  return codecs;
+  TuningTable table(std::move(points));
+  // No writer says a thing twice, and between two times of one size there is no power law.
+  const bool twice = std::adjacent_find(table.points_.begin(), table.points_.end(),
+                                        [](const TuningPoint& a, const TuningPoint& b) {
+                                          return a.way == b.way && a.bytes == b.bytes;
+                                        }) != table.points_.end();
+  return twice ? TuningTable() : table;
 }
 
 }  // namespace tersum

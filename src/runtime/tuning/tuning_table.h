@@ -65,13 +65,4 @@ class TuningTable {
   std::vector<TuningPoint> points_;  // by way, then by size
 };
 
-// The largest error of a float32 sum over `ranks` ranks, as a part of `ranks` times the largest
-// magnitude that any of them holds.
-double relative_error_bound(std::string_view codec, const PlanErrorTerms& terms, int ranks);
-
-// The codecs whose relative_error_bound is at most `max_rel_error`, exact always among them. 0
-// stands for the bound of the default codec, int8/128.
-std::vector<std::string_view> codecs_within(double max_rel_error, const PlanErrorTerms& terms,
-                                            int ranks);
-
 }  // namespace tersum

@@ -85,6 +85,8 @@ TEST(TuningTable, TextRoundTripsAndForeignOrDamagedTextIsIgnored) {
   EXPECT_TRUE(TuningTable::parse("this host\nexact ring 0 1\n", "this host").empty());
   EXPECT_TRUE(TuningTable::parse("this host\nexact ring 5 -1\n", "this host").empty());
   EXPECT_TRUE(TuningTable::parse("this host\nexact ring 5 nan\n", "this host").empty());
+  EXPECT_TRUE(
+      TuningTable::parse("this host\nexact ring 5 1\nexact ring 5 2\n", "this host").empty());
 }
 
 TEST(TuningKey, NamesHostsAndNetworksButNotProcesses) {

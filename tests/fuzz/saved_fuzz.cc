@@ -1,0 +1,99 @@
+// What was saved and comes back: states of +flatten of one group and of a shelf of groups, what
+// +feedback owes, and the tuner's cache. Any bytes are refused with a reason, or load to something
+// that saves to the same again. Half of the inputs are sealed here, so that what stands behind the
+// seal is reached.
+//
+//   kind (1): 0 flatten, 1 feedback, 2 shelf, 3 tuning table; + 4: as it is, without a seal
+//   entries (1), then the rest
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "fuzz_input.h"
+#include "runtime/feedback_sites.h"
+#include "runtime/flatten_shelf.h"
+#include "runtime/flatten_sites.h"
+#include "runtime/sealed_bytes.h"
+#include "runtime/tuning/tuning_table.h"
+
+namespace tersum {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+void check_refusal(const Status& status) {
+  TERSUM_CHECK(status.code() == StatusCode::kInvalidArgument);
+  TERSUM_CHECK(!status.message().empty());
+}
+
+Bytes sealed(std::string_view magic, uint64_t entries, std::span<const std::byte> rest) {
+  SealedWriter writer(magic, entries);
+  std::ranges::copy(rest, writer.add_room(rest.size()).begin());
+  return std::move(writer).seal();
+}
+
+// Loads `saved` into one of `Sites` and what that saves into another.
+template <class Sites>
+void fuzz_sites(const Bytes& saved) {
+  Sites sites;
+  const Status loaded = sites.load(saved);
+  if (!loaded.ok()) {
+    check_refusal(loaded);
+    TERSUM_CHECK(sites.save().value() == Sites().save().value());
+    return;
+  }
+  const Bytes once = sites.save().value();
+  Sites again;
+  TERSUM_CHECK(again.load(once).ok());
+  TERSUM_CHECK(again.save().value() == once);
+}
+
+void fuzz_shelf(const Bytes& packed) {
+  const Result<FlattenShelf> shelf = unpack_shelf(packed);
+  if (!shelf.ok()) return check_refusal(shelf.status());
+  const Bytes once = pack_shelf(shelf.value());
+  TERSUM_CHECK(unpack_shelf(once).value() == shelf.value());
+}
+
+void fuzz_table(std::string_view text) {
+  constexpr std::string_view kKey = "k";
+  const TuningTable table = TuningTable::parse(text, kKey);
+  for (const TuningPoint& point : table.points()) {
+    TERSUM_CHECK(point.seconds > 0 && std::isfinite(point.seconds));
+    const auto seconds = table.seconds(point.way, point.bytes);
+    TERSUM_CHECK(seconds.has_value());
+    TERSUM_CHECK(table.seconds(point.way, point.bytes * 3).value_or(1) >= 0);
+  }
+  const std::string once = table.to_text(kKey);
+  TERSUM_CHECK(TuningTable::parse(once, kKey).to_text(kKey) == once);
+}
+
+}  // namespace
+}  // namespace tersum
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace tersum;  // NOLINT(google-build-using-namespace)
+  FuzzInput input(data, size);
+  const uint8_t kind = input.byte();
+  const uint64_t entries = input.byte();
+  const auto saved = [&](std::string_view magic) {
+    if ((kind & 4U) == 0) return sealed(magic, entries, input.rest());
+    return Bytes(input.rest().begin(), input.rest().end());
+  };
+  switch (kind & 3U) {
+    case 0:
+      fuzz_sites<FlattenSites>(saved("tersumF1"));
+      break;
+    case 1:
+      fuzz_sites<FeedbackSites>(saved("tersumE1"));
+      break;
+    case 2:
+      fuzz_shelf(saved("tersumW1"));
+      break;
+    default:
+      fuzz_table(input.text());
+  }
+  return 0;
+}
