@@ -1,6 +1,6 @@
 """The command ``tersum``: ``perf`` measures collectives, ``plan`` predicts them, ``tune-codec``
-ranks formats on captured sums, ``learn-table`` makes one for them, ``info`` describes the machine,
-``trace`` merges traces.
+ranks formats on captured sums, ``learn-table`` and ``train-kronecker`` make some for them, ``info``
+describes the machine, ``trace`` merges traces.
 
 Also ``python -m tersum``.
 """
@@ -17,6 +17,7 @@ from tersum.cli import (
     perf_command,
     plan_command,
     trace_command,
+    train_kronecker_command,
     tune_codec_command,
 )
 from tersum.cli.command_error import CommandError
@@ -34,6 +35,7 @@ def build_parser() -> argparse.ArgumentParser:
     perf_command.add_parser(commands)
     plan_command.add_parser(commands)
     trace_command.add_parser(commands)
+    train_kronecker_command.add_parser(commands)
     tune_codec_command.add_parser(commands)
     return parser
 
