@@ -62,6 +62,12 @@ Result<CodecInfo> codec_info(std::string_view spec, DataType type = DataType::kF
 Result<size_t> codec_wire_bytes(std::string_view spec, size_t count,
                                 DataType type = DataType::kFloat32, ReduceOp op = ReduceOp::kSum);
 
+// Bits per value that an all-reduce of `ranks` ranks sends by the plan two_step: the mean of a
+// contribution's and a finished sum's, which some formats give more room, and of what ranks agree
+// on before it. For long arrays. kUnsupported: the format does not sum so many.
+Result<double> codec_sum_bits(std::string_view spec, uint32_t ranks,
+                              DataType type = DataType::kFloat32, ReduceOp op = ReduceOp::kSum);
+
 // The largest |decode(encode(x)) - x| in a block whose largest magnitude is `absmax`; infinite
 // where `absmax` is not finite in the value type. The bound of a collective's result follows from
 // its plan: Communicator::error_bound.

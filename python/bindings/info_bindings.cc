@@ -122,6 +122,12 @@ void bind_info(nb::module_& module) {
       },
       nb::arg("spec"), nb::arg("count"), nb::arg("dtype"), "Bytes of `count` values on the wire.");
   module.def(
+      "codec_sum_bits",
+      [](const std::string& spec, uint32_t ranks, const std::string& dtype) {
+        return value_or_throw(codec_sum_bits(spec, ranks, data_type_or_throw(dtype)));
+      },
+      nb::arg("spec"), nb::arg("ranks"), nb::arg("dtype"), "Bits per value of an all-reduce.");
+  module.def(
       "core_distance_ns",
       [](int first_cpu, int second_cpu) {
         // The measuring threads do not need the interpreter, and others may.

@@ -23,6 +23,7 @@ from tersum.codecs import (
     CodecSpeed,
     codec_info,
     codec_speed,
+    codec_sum_bits,
     codec_wire_bytes,
     decode_payload,
     encode_payload,
@@ -118,11 +119,12 @@ class LearningSum:
         rows = (-1, channels) if channels and count % channels == 0 else (count,)
         name = f"{self._spec} {self._site.name}"
         total = self._groups.all_reduce(inputs.reshape(ranks, *rows), self._spec, name)
-        wire_bytes = ranks * codec_wire_bytes(self._spec, count)
-        return Outcome(total.reshape(-1), wire_bytes, ranks * count)
+        bits = codec_sum_bits(self._spec, ranks)
+        return Outcome(total.reshape(-1), round(ranks * count * bits / 8), ranks * count)
 
 
 BY_ENGINE = (
+    "sum8",
     "+flatten",
     "+sparse",
     "+rows",
@@ -138,7 +140,8 @@ def simulator(spec: str, site: CapturedSite, groups: RankGroups) -> SumSimulator
     """A new one for the calls of ``site``."""
     # With +sparse a finished sum has another format than contributions; chunks begin at rows,
     # layouts look at whole slices, with +kronecker a value's place in its array says its factor,
-    # and with +sr every rank and call has random numbers of its own. The engine knows.
+    # with +sr every rank and call has random numbers of its own, and ranks that share scales agree
+    # on them first. The engine knows.
     by_engine = any(modifier in spec for modifier in BY_ENGINE)
     return LearningSum(spec, site, groups) if by_engine else StatelessSum(spec)
 

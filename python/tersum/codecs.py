@@ -48,6 +48,12 @@ def codec_wire_bytes(spec: str, count: int, dtype: str = "float32") -> int:
     return _core.codec_wire_bytes(spec, count, dtype)
 
 
+def codec_sum_bits(spec: str, ranks: int, dtype: str = "float32") -> float:
+    """Bits per value that an all-reduce of ``ranks`` ranks sends by the plan two_step: the mean of
+    a contribution's and a finished sum's, and what ranks agree on before it. For long arrays."""
+    return _core.codec_sum_bits(spec, ranks, dtype)
+
+
 def encode_payload(x: object, spec: str, rounding: int = 0) -> bytes:
     """What the values of ``x``, in C order, are on the wire: ``codec_wire_bytes`` bytes.
 

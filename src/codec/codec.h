@@ -65,7 +65,13 @@ struct SlicePlace {
   // add and bring up to date; null: nothing is kept. Each rank's own.
   float* owed = nullptr;
   AddedTerms added;  // to what encode and combine read of values and `own`
+  // Of a codec of SharedSums: the slice's scales, which all ranks share (bf16 bits), and what
+  // decoded sums are divided by, which travel as they are.
+  const uint16_t* scales = nullptr;
+  uint32_t divisor = 1;
 };
+
+class SharedSums;
 
 class Codec {
  public:
@@ -96,6 +102,9 @@ class Codec {
   // True where combine() quantizes `own`, too, so that the sum does not depend on the order of the
   // contributions.
   [[nodiscard]] virtual bool quantizes_own() const { return false; }
+
+  // How ranks sum with it that agree on scales before; null: they need not agree. Borrowed.
+  [[nodiscard]] virtual const SharedSums* shared_sums() const { return nullptr; }
 
   // The codec of finished sums of `ranks` contributions, which some formats give more room than a
   // contribution. It decodes them; combine() writes them where finish.gathered_ranks says so.

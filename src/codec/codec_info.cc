@@ -6,6 +6,7 @@
 #include "codec/codec_spec.h"
 #include "codec/kronecker_transforms.h"
 #include "codec/level_tables.h"
+#include "codec/shared_sums.h"
 
 namespace tersum {
 
@@ -54,6 +55,20 @@ Result<size_t> codec_wire_bytes(std::string_view spec, size_t count, DataType ty
   const Result<const Codec*> found = find_codec(spec, type, op);
   if (!found.ok()) return found.status();
   return found.value()->wire_bytes(count);
+}
+
+Result<double> codec_sum_bits(std::string_view spec, uint32_t ranks, DataType type, ReduceOp op) {
+  const Result<const Codec*> found = find_codec(spec, type, op);
+  if (!found.ok()) return found.status();
+  const Codec& codec = *found.value();
+  TERSUM_RETURN_IF_ERROR(check_sum_ranks(codec, ranks));
+  const Codec& sent = summing_codec(codec, ranks, false);
+  const size_t count = size_t{codec.block()} << 16;
+  const size_t bytes = sent.wire_bytes(count) + sent.gathered(ranks).wire_bytes(count);
+  const double bits = 4.0 * static_cast<double>(bytes) / static_cast<double>(count);
+  const SharedSums* const sums = codec.shared_sums();
+  const bool has_blocks = sums != nullptr && ranks > 1 && sums->scale_block() > 0;
+  return bits + (has_blocks ? 16.0 / sums->scale_block() : 0);
 }
 
 Result<double> codec_block_error_bound(std::string_view spec, double absmax, DataType type,

@@ -9,7 +9,12 @@
 namespace tersum {
 namespace {
 
+// Scales are measured before anything else is done to the values.
+constexpr std::string_view kSharedRefusal =
+    "ranks share the scales of the values as they are; a format of integer sums takes sr alone";
+
 std::string_view refuse_without_blocks(const FormatRow& row, const PlainSpec& /*spec*/) {
+  if (row.shares) return kSharedRefusal;
   return row.rotates ? "" : "the format takes no modifier: it has no blocks to transform";
 }
 
@@ -29,6 +34,7 @@ std::string write_feedback(const PlainSpec& /*spec*/) { return "feedback"; }
 // The nearest level is never further off than 0: what is owed cannot grow without end.
 std::string_view refuse_feedback(const FormatRow& row, const PlainSpec& spec) {
   if (spec.sr) return "what random rounding loses may grow from call to call";
+  if (row.shares) return kSharedRefusal;
   if (spec.shiftadd) return "what an owner's own codes lose inside a sum of codes is not seen";
   return row.rotates ? "" : "the format takes no modifier: it has no blocks";
 }
@@ -131,6 +137,7 @@ bool set_adaptive(std::string_view parameter, PlainSpec& spec) {
 bool is_adaptive_set(const PlainSpec& spec) { return spec.adaptive; }
 std::string write_adaptive(const PlainSpec& /*spec*/) { return "adaptive"; }
 std::string_view refuse_adaptive(const FormatRow& row, const PlainSpec& spec) {
+  if (row.shares) return kSharedRefusal;
   if (row.block_min == row.block_max) return "the format has blocks of one size only";
   if (row.name == "int1") return "the scales of int1 are means, which say nothing about outliers";
   if (row.name == "five") return "the codes of five come in groups of 96, which cut small blocks";
@@ -185,7 +192,7 @@ std::string_view refuse_sr(const FormatRow& row, const PlainSpec& spec) {
     return "scales that are not rounded up leave values beyond the last level";
   }
   if (spec.mixed || spec.adaptive) return "mixed and adaptive judge blocks by nearest rounding";
-  return row.rotates ? "" : "the format takes no modifier: it has no blocks";
+  return row.rotates || row.shares ? "" : "the format takes no modifier: it has no blocks";
 }
 
 // Of both.

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 #include "codec/channel_state.h"
@@ -59,10 +60,12 @@ const HadamardSigns& hadamard_signs(uint32_t block) {
 
 class ElementCodec final : public Codec {
  public:
-  ElementCodec(const PlainSpec& spec, const ElementFormat& format, DataType type)
+  ElementCodec(const PlainSpec& spec, const ElementFormat& format, DataType type,
+               std::unique_ptr<const SharedSums> sums)
       : spec_(describe_spec(spec)),
         type_(type),
         format_(format),
+        sums_(std::move(sums)),
         flattens_(spec.flatten),
         is_random_(spec.sr) {
     if (spec.shiftadd) {
@@ -73,7 +76,7 @@ class ElementCodec final : public Codec {
     const bool powers = format_.rule == ScaleRule::kE8M0Up || format_.rule == ScaleRule::kE8M0Floor;
     takes_hops_ = spec.hops || !powers;
     format_.kind = value_kind(type);
-    format_.block = spec.block;
+    if (spec.block != 0) format_.block = spec.block;
     complete_format(format_);
     if (spec.flatten || spec.hadamard) {
       const HadamardSigns& signs = hadamard_signs(spec.block);
@@ -95,6 +98,7 @@ class ElementCodec final : public Codec {
   [[nodiscard]] bool flattens() const override { return flattens_; }
   [[nodiscard]] bool is_random() const override { return is_random_; }
   [[nodiscard]] bool quantizes_own() const override { return format_.sums_codes; }
+  [[nodiscard]] const SharedSums* shared_sums() const override { return sums_.get(); }
   void encode(const void* values, size_t count, std::byte* wire,
               const SlicePlace& place) const override {
     encode_elements(coding(place), values, count, wire);
@@ -130,6 +134,7 @@ class ElementCodec final : public Codec {
   CodecSpec spec_;
   DataType type_;
   ElementFormat format_;
+  std::unique_ptr<const SharedSums> sums_;
   TileTransform transform_;
   const KroneckerTransform* kronecker_ = nullptr;
   bool flattens_;
@@ -229,8 +234,8 @@ double ElementCodec::block_error_bound(double absmax) const {
 }  // namespace
 
 std::unique_ptr<Codec> make_element_codec(const PlainSpec& spec, const ElementFormat& format,
-                                          DataType type) {
-  return std::make_unique<ElementCodec>(spec, format, type);
+                                          DataType type, std::unique_ptr<const SharedSums> sums) {
+  return std::make_unique<ElementCodec>(spec, format, type, std::move(sums));
 }
 
 }  // namespace tersum

@@ -8,6 +8,7 @@
 #include "codec/element_codec.h"
 #include "codec/element_formats.h"
 #include "codec/exact_codec.h"
+#include "codec/integer_sums.h"
 #include "codec/level_tables.h"
 
 namespace tersum {
@@ -60,6 +61,7 @@ constexpr std::array kRows = {
     FormatRow{"mxint8", 32, 32, 32, true, make_element<mxint8_format>},
     FormatRow{"nvfp4", 16, 16, 16, true, make_element<nvfp4_format>},
     FormatRow{"nf4", 64, 32, 1024, true, make_element<nf4_format>},
+    FormatRow{"sum8", 256, 32, 1024, false, make_integer_sums_codec, true},
     FormatRow{"table", 64, 32, 1024, true, make_table},
 };
 

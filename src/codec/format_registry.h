@@ -49,6 +49,7 @@ struct FormatRow {
   bool rotates = false;  // takes modifiers
   // `type` is one of those that a lossy codec serves, or any for exact.
   std::unique_ptr<Codec> (*make)(const PlainSpec& spec, DataType type) = nullptr;
+  bool shares = false;  // ranks agree on scales before a sum (shared_sums.h)
 
   [[nodiscard]] constexpr bool has_blocks() const { return default_block != 0; }
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "codec/shared_sums.h"
 #include "plan/collective_rules.h"
 
 namespace tersum {
@@ -173,10 +174,13 @@ Result<std::shared_ptr<const CompiledPlan>> compile_plan(const PlanRequest& requ
   const Plan& source = made.value();
   auto plan = std::make_shared<CompiledPlan>();
   plan->request = request;
-  plan->codec = &codec;
-  if (reduces(request.collective)) plan->gathered_ranks = static_cast<uint32_t>(request.size);
-  plan->gathered = &codec.gathered(plan->gathered_ranks);
+  plan->asked = &codec;
   plan->replicated = source.replicated;
+  if (reduces(request.collective)) plan->gathered_ranks = static_cast<uint32_t>(request.size);
+  // In those plans whoever adds up has every contribution as it was encoded.
+  const bool is_direct = plan->replicated || request.kind == PlanKind::kTwoStep;
+  plan->codec = &summing_codec(codec, plan->gathered_ranks, !is_direct);
+  plan->gathered = &plan->codec->gathered(plan->gathered_ranks);
   size_t chunk_values = 0;
   for (const ChunkRange& range : source.chunks) {
     chunk_values = std::max(chunk_values, range.end - range.begin);

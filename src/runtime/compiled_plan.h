@@ -68,7 +68,8 @@ struct SliceJob {
 
 struct CompiledPlan {
   PlanRequest request;
-  const Codec* codec = nullptr;
+  const Codec* asked = nullptr;  // what the plan was compiled for
+  const Codec* codec = nullptr;  // what travels towards a sum: `asked`, but with shared scales
   // Of finished sums on their way to everybody: `codec` for as many contributions as they hold.
   const Codec* gathered = nullptr;
   uint32_t gathered_ranks = 1;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "codec/codec.h"
+#include "codec/shared_sums.h"
 #include "plan/collective_rules.h"
 #include "plan/plan.h"
 #include "runtime/communicator_impl.h"
@@ -60,6 +61,15 @@ double compose_error_bound(const Codec& codec, const PlanErrorTerms& terms, int 
   // Every sum of at most `size` terms rounds size - 1 times, each at most its magnitude times
   // 2^-24.
   double error = is_floating(type) ? (size - 1) * accumulate * size * absmax * 1.01 : 0.0;
+  if (const SharedSums* const sums = codec.shared_sums(); sums != nullptr && ranks > 1) {
+    if (!check_sum_ranks(codec, static_cast<uint32_t>(ranks)).ok()) {
+      return std::numeric_limits<double>::infinity();
+    }
+    // One scale for all ranks, and codes are added exactly.
+    const Codec& codes = sums->contributions(static_cast<uint32_t>(ranks));
+    error += size * codes.block_error_bound(absmax);
+    return error + 2 * (rounding_unit(type) * (sum_absmax + error) + rounding_floor(type));
+  }
   const auto quantized = codec.quantizes_own() ? static_cast<uint32_t>(ranks) : terms.contributions;
   error += quantized * codec.block_error_bound(absmax);
   // What travels or is stored is rounded to the value type once more.
@@ -90,6 +100,7 @@ Result<double> Communicator::error_bound(std::string_view codec, PlanKind plan, 
   const Codec& format = *found.value();
   PlanRequest request;
   request.size = impl_->member().size();
+  TERSUM_RETURN_IF_ERROR(check_sum_ranks(format, static_cast<uint32_t>(request.size)));
   request.collective = collective;
   request.count = count * part_count(collective, request.size);
   request.topology = impl_->member().topology.get();

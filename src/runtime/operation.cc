@@ -19,7 +19,9 @@ constexpr int64_t kNsPerMs = 1'000'000;
 // stream.
 constexpr int64_t kGoodbyeGraceNs = 1'000 * kNsPerMs;
 
-PlanRequest plan_request(const CallRequest& request, int size, const Topology* topology) {
+PlanRequest plan_request(const CallRequest& request, const Member& member) {
+  const int size = member.size();
+  const Topology* const topology = member.topology.get();
   PlanRequest plan;
   plan.collective = request.collective;
   plan.size = size;
@@ -77,6 +79,10 @@ void Operation::begin(Node& node) {
   out_.clear();
   roles_.clear();
   plan_.reset();
+  call_plan_.reset();
+  stage_ = {request_.input, request_.output, request_.count, request_.type, request_.op};
+  agreeing_ = false;
+  sums_ = nullptr;
   const Status poison = member_->current_poison();
   if (!poison.ok()) {
     // The others may be in this call already: they hear why this rank is not.
@@ -84,7 +90,9 @@ void Operation::begin(Node& node) {
     finish(node, poison);
     return;
   }
-  if (Status resolved = resolve_plan(); !resolved.ok()) {
+  Status resolved = resolve_plan(plan_request(request_, *member_), *request_.codec, plan_);
+  if (resolved.ok()) resolved = begin_scales();
+  if (!resolved.ok()) {
     fail(node, resolved);
     return;
   }
@@ -143,20 +151,20 @@ void Operation::leave_site(bool ended_well) {
 }
 
 // The plan for this shape, from the member's cache or made now.
-Status Operation::resolve_plan() {
+Status Operation::resolve_plan(const PlanRequest& wanted, const Codec& codec,
+                               std::shared_ptr<const CompiledPlan>& found) {
   constexpr size_t kPlansKept = 64;
-  const PlanRequest wanted = plan_request(request_, member_->size(), member_->topology.get());
   for (const auto& plan : member_->plans) {
-    if (plan->codec == request_.codec && same_request(plan->request, wanted)) {
-      plan_ = plan;
+    if (plan->asked == &codec && same_request(plan->request, wanted)) {
+      found = plan;
       return {};
     }
   }
-  auto compiled = compile_plan(wanted, *request_.codec, member_->rank, member_->limits);
+  auto compiled = compile_plan(wanted, codec, member_->rank, member_->limits);
   if (!compiled.ok()) return compiled.status();
-  plan_ = compiled.value();
+  found = compiled.value();
   if (member_->plans.size() >= kPlansKept) member_->plans.erase(member_->plans.begin());
-  member_->plans.push_back(plan_);
+  member_->plans.push_back(found);
   return {};
 }
 
@@ -264,7 +272,13 @@ void Operation::on_data(Node& node, InMessage message) {
     early_.push_back(std::move(message));
     return;
   }
-  const int flow = find_flow(plan_->in_lookup, got.chunk, got.phase, got.from_rank);
+  if (agreeing_ && !has_scales_phase(got)) {
+    ahead_.push_back(std::move(message));
+    return;
+  }
+  const bool is_known = agreeing_ == has_scales_phase(got);
+  const FlowPhase phase = plan_phase(got.phase);
+  const int flow = is_known ? find_flow(plan_->in_lookup, got.chunk, phase, got.from_rank) : -1;
   if (flow < 0) {
     fail_protocol(node, got.from_rank, "data of a flow that the plan does not have");
     return;
@@ -278,7 +292,7 @@ void Operation::on_data(Node& node, InMessage message) {
     fail_protocol(node, got.from_rank, "a slice outside its window");
     return;
   }
-  const Codec& codec = plan_->codec_of(got.phase);
+  const Codec& codec = plan_->codec_of(phase);
   const size_t expected = codec.wire_bytes(plan_->slice_count(role, got.slice));
   if (message.payload.size() != expected) {
     fail_protocol(node, got.from_rank, "a slice of the wrong length");
@@ -290,7 +304,11 @@ void Operation::on_data(Node& node, InMessage message) {
 }
 
 void Operation::on_credit(Node& node, const MessageHeader& got) {
-  const int flow = plan_ ? find_flow(plan_->out_lookup, got.chunk, got.phase, got.from_rank) : -1;
+  // What was agreed on needs no credit any more.
+  if (!agreeing_ && sums_ != nullptr && has_scales_phase(got)) return;
+  const bool is_known = plan_ != nullptr && agreeing_ == has_scales_phase(got);
+  const FlowPhase phase = plan_phase(got.phase);
+  const int flow = is_known ? find_flow(plan_->out_lookup, got.chunk, phase, got.from_rank) : -1;
   if (flow < 0 || got.slice > out_[static_cast<size_t>(flow)].sent) {
     fail_protocol(node, got.from_rank, "credit for what was never sent");
     return;
@@ -310,6 +328,7 @@ bool Operation::advance(Node& node, int64_t now_ns) {
     check_deadline(node, now_ns);
     return done();
   }
+  if (agreeing_ && !measure_scales()) return true;
   bool moved = false;
   if (plan_->jobs.empty()) {
     moved |= advance_stores(node);
@@ -319,6 +338,10 @@ bool Operation::advance(Node& node, int64_t now_ns) {
     moved |= advance_jobs(node);
   }
   if (done()) return true;
+  if (agreeing_ && open_roles_ == 0) {
+    end_scales(node);
+    return true;
+  }
   if (complete()) {
     finish(node, {});
     return true;
@@ -326,6 +349,8 @@ bool Operation::advance(Node& node, int64_t now_ns) {
   check_deadline(node, now_ns);
   return moved || done();
 }
+
+uint32_t Operation::ranks() const { return static_cast<uint32_t>(member_->size()); }
 
 bool Operation::complete() const { return open_roles_ == 0 && all_entered(); }
 
@@ -382,7 +407,7 @@ std::string Operation::blame(const Node& node) const {
 }
 
 bool Operation::still_needs(int rank) const {
-  if (!peers_[static_cast<size_t>(rank)].ready) return true;
+  if (!peers_[static_cast<size_t>(rank)].ready || agreeing_) return true;
   for (size_t i = 0; i < in_.size(); ++i) {
     const InFlow& flow = plan_->in_flows[i];
     if (flow.peer == rank && in_[i].arrived < plan_->roles[flow.role].slices) return true;
@@ -433,6 +458,7 @@ void Operation::notify_others(Node& node, const Status& status) {
 void Operation::finish(Node& node, Status status) {
   for (InMessage& message : inbox_) message = {};
   early_.clear();
+  ahead_.clear();
   for (SlotRef& slot : own_wires_) slot = {};
   for (size_t peer = 0; peer < peers_.size(); ++peer) {
     if (peers_[peer].eager_bytes == 0) continue;

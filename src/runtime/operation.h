@@ -10,6 +10,10 @@
 // true, and only by the role's holder. An operation ends without error only after every rank's
 // descriptor was received and agreed, so no message of a completed call can still be under way to
 // this rank. Objects are pooled: no allocation after the first call of a size.
+//
+// A sum whose ranks share scales runs in two stages: first a plan of its own takes the maximum of
+// all ranks' scales, then the call's plan runs with them. Messages of the two are told apart by
+// their phase; those that come early wait.
 #pragma once
 
 #include <atomic>
@@ -30,6 +34,7 @@
 namespace tersum {
 
 class FeedbackSite;
+class SharedSums;
 struct FlattenSite;
 class Member;
 class Node;
@@ -113,18 +118,34 @@ class Operation final : public WorkImpl {
     uint32_t stored = 0;    // slices through the gather side
     bool complete = false;
   };
+  // The arrays that plan_ works on: the caller's, or those of the scales.
+  struct Stage {
+    const void* input = nullptr;
+    void* output = nullptr;
+    size_t count = 0;
+    DataType type = DataType::kFloat32;
+    ReduceOp op = ReduceOp::kSum;
+  };
   struct PeerState {
     bool ready = false;
     uint32_t eager_bytes = 0;  // sent before the peer was ready
   };
 
   // Set-up (operation.cc).
-  Status resolve_plan();
+  Status resolve_plan(const PlanRequest& wanted, const Codec& codec,
+                      std::shared_ptr<const CompiledPlan>& found);
   void reset_states();
   void enter_site();
   bool take_site(Node& node);
   void leave_site(bool ended_well);
   void send_ready(Node& node);
+  // The stage of shared scales (operation_scales.cc).
+  Status begin_scales();
+  bool measure_scales();
+  void end_scales(Node& node);
+  [[nodiscard]] static bool has_scales_phase(const MessageHeader& got);
+  [[nodiscard]] size_t scale_index(size_t first) const;
+  [[nodiscard]] const uint16_t* scales_at(size_t first) const;
   void on_ready(Node& node, const InMessage& message);
   void on_data(Node& node, InMessage message);
   void on_credit(Node& node, const MessageHeader& header);
@@ -162,6 +183,7 @@ class Operation final : public WorkImpl {
                    uint32_t slice, size_t bytes) const;
   void trace_call(TraceRecorder& trace) const;
   void count_call(const Node& node, const Status& status);
+  [[nodiscard]] uint32_t ranks() const;
   [[nodiscard]] const std::byte* own_slice(const ChunkRole& role, uint32_t slice) const;
   [[nodiscard]] std::byte* output_slice(const ChunkRole& role, uint32_t slice) const;
   InMessage& inbox(uint32_t in_flow, uint32_t slice) {
@@ -188,6 +210,13 @@ class Operation final : public WorkImpl {
   bool resting_ = false;              // until the site's calls before this one have ended
 
   std::shared_ptr<const CompiledPlan> plan_;
+  Stage stage_;
+  bool agreeing_ = false;                          // the stage is that of the scales
+  std::shared_ptr<const CompiledPlan> call_plan_;  // meanwhile
+  const SharedSums* sums_ = nullptr;               // of a call whose ranks share scales
+  std::vector<uint16_t> scales_;                   // measured, then agreed on
+  size_t measured_ = 0;                            // values so far
+  std::vector<InMessage> ahead_;                   // of the stage after that
   std::vector<InState> in_;
   std::vector<OutState> out_;
   std::vector<RoleState> roles_;

@@ -33,14 +33,14 @@ void Operation::refresh_role(uint32_t role_index) {
 
 const std::byte* Operation::own_slice(const ChunkRole& role, uint32_t slice) const {
   const size_t begin = role.input_begin + slice * plan_->slice_values;
-  return static_cast<const std::byte*>(request_.input) + begin * element_bytes(request_.type);
+  return static_cast<const std::byte*>(stage_.input) + begin * element_bytes(stage_.type);
 }
 
 // Null for a chunk that is only passed on, and for a sender that keeps what it has.
 std::byte* Operation::output_slice(const ChunkRole& role, uint32_t slice) const {
-  if (!role.keeps || request_.output == nullptr) return nullptr;
+  if (!role.keeps || stage_.output == nullptr) return nullptr;
   const size_t begin = role.output_begin + slice * plan_->slice_values;
-  return static_cast<std::byte*>(request_.output) + begin * element_bytes(request_.type);
+  return static_cast<std::byte*>(stage_.output) + begin * element_bytes(stage_.type);
 }
 
 bool Operation::have_slice(const FlowRange& range, uint32_t slice) const {
@@ -86,7 +86,7 @@ void Operation::send_slice(Node& node, const FlowRange& range, uint32_t slice, c
       peer.eager_bytes += static_cast<uint32_t>(bytes);
     }
     MessageHeader data = header(MessageKind::kData, flow.peer);
-    data.phase = flow.phase;
+    data.phase = stage_phase(flow.phase, agreeing_);
     data.chunk = plan_->roles[flow.role].chunk;
     data.slice = slice;
     data.payload_bytes = static_cast<uint32_t>(bytes);
@@ -109,7 +109,7 @@ void Operation::consume(Node& node, uint32_t in_flow, uint32_t slice) {
   if (sender_knows_all || state.consumed - state.credited < (plan_->window + 1) / 2) return;
   state.credited = state.consumed;
   MessageHeader credit = header(MessageKind::kCredit, flow.peer);
-  credit.phase = flow.phase;
+  credit.phase = stage_phase(flow.phase, agreeing_);
   credit.chunk = role.chunk;
   credit.slice = state.consumed;
   node.send(*member_, credit, {});
@@ -185,13 +185,16 @@ bool Operation::advance_jobs(Node& node) {
 }
 
 bool Operation::past_cache() const {
-  return request_.count * element_bytes(request_.type) >= kPastCacheBytesMin;
+  return stage_.count * element_bytes(stage_.type) >= kPastCacheBytesMin;
 }
 
 SlicePlace Operation::place_of(const ChunkRole& role, uint32_t slice) const {
   // The state changes only with this call's end.
   const ChannelFactors* const factors = site_ == nullptr ? nullptr : site_->state.factors();
-  return {plan_->slice_begin(role, slice), factors, request_.rounding, owed_, request_.added};
+  const size_t first = plan_->slice_begin(role, slice);
+  if (agreeing_) return {first};
+  const uint32_t divisor = stage_.op == ReduceOp::kAverage ? ranks() : 1;
+  return {first, factors, request_.rounding, owed_, request_.added, scales_at(first), divisor};
 }
 
 // Of what wires_ points to.
@@ -239,8 +242,8 @@ bool Operation::produce_slice(Node& node, uint32_t role_index) {
     for (uint32_t i = 0; i < role.adds.count; ++i) {
       wires_.push_back(inbox(role.adds.first + i, slice).payload.data());
     }
-    const bool divides = role.finishes && request_.op == ReduceOp::kAverage;
-    const CombineFinish end{request_.op, divides ? static_cast<uint32_t>(member_->size()) : 1U,
+    const bool divides = role.finishes && stage_.op == ReduceOp::kAverage;
+    const CombineFinish end{stage_.op, divides ? ranks() : 1,
                             role.finishes ? plan_->gathered_ranks : 1U};
     combine(own, role.own_index, count, end, wire,
             role.finishes ? output_slice(role, slice) : nullptr, place_of(role, slice));
@@ -293,8 +296,8 @@ bool Operation::combine_replicated(Node& node, uint32_t role_index) {
     wires_.push_back(inbox(role.adds.first + i, slice).payload.data());
   }
   if (role.own_index == role.adds.count) wires_.push_back(own.bytes().data());
-  const bool divides = request_.op == ReduceOp::kAverage;
-  const CombineFinish end{request_.op, divides ? static_cast<uint32_t>(member_->size()) : 1U};
+  const bool divides = stage_.op == ReduceOp::kAverage;
+  const CombineFinish end{stage_.op, divides ? ranks() : 1};
   const size_t count = plan_->slice_count(role, slice);
   const int64_t begin_ns = trace_start(node.trace());
   combine(nullptr, 0, count, end, nullptr, output_slice(role, slice), place_of(role, slice));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "codec/codec.h"
+#include "codec/shared_sums.h"
 #include "plan/cost_model.h"
 
 namespace tersum {
@@ -40,9 +41,13 @@ PlanPrediction prediction_of(const PricedPlan& plan) {
 
 // An all-reduce moves as many finished sums as contributions; the others move one of the two.
 double mean_wire_bytes(const Codec& codec, size_t count, Collective collective, int ranks) {
-  const auto contribution = static_cast<double>(codec.wire_bytes(count));
+  const auto size = static_cast<uint32_t>(ranks);
+  const bool sums =
+      collective == Collective::kAllReduce || collective == Collective::kReduceScatter;
+  const Codec& sent = sums ? summing_codec(codec, size, false) : codec;
+  const auto contribution = static_cast<double>(sent.wire_bytes(count));
   if (collective != Collective::kAllReduce) return contribution;
-  const Codec& gathered = codec.gathered(static_cast<uint32_t>(ranks));
+  const Codec& gathered = sent.gathered(size);
   return (contribution + static_cast<double>(gathered.wire_bytes(count))) / 2;
 }
 
@@ -72,6 +77,7 @@ Result<PlanStudy> study_plans(const PlanStudyOptions& options) {
   study.topology = topology.value()->name;
   study.ranks = topology.value()->ranks();
   study.hosts = topology.value()->host_count();
+  TERSUM_RETURN_IF_ERROR(check_sum_ranks(*codec.value(), static_cast<uint32_t>(study.ranks)));
   study.wire_bytes = mean_wire_bytes(*codec.value(), count, options.collective, study.ranks);
   if (count > 0) request.codec.wire_ratio = study.wire_bytes / request.value_bytes;
   study.bound_s = wire_bound_s(request);

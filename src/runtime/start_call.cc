@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "codec/shared_sums.h"
 #include "plan/plan.h"
 #include "plan/plan_fit.h"
 #include "runtime/call_counters.h"
@@ -95,6 +96,16 @@ Status check_added(const CallArguments& arguments, const CallOptions& options) {
   return {};
 }
 
+bool is_sum(const CallArguments& arguments) {
+  return arguments.collective == Collective::kAllReduce ||
+         arguments.collective == Collective::kReduceScatter;
+}
+
+Status check_ranks(const Member& member, const CallArguments& arguments, const Codec& codec) {
+  if (!is_sum(arguments)) return {};
+  return check_sum_ranks(codec, static_cast<uint32_t>(member.size()));
+}
+
 bool is_ring(PlanKind kind) {
   return kind == PlanKind::kRing || kind == PlanKind::kBidirectionalRing ||
          kind == PlanKind::kTorus;
@@ -103,9 +114,7 @@ bool is_ring(PlanKind kind) {
 // Two ranks have one hop, whatever it is called.
 Status check_hops(const Member& member, const CallArguments& arguments, const CallOptions& options,
                   const Codec& codec) {
-  const bool sums = arguments.collective == Collective::kAllReduce ||
-                    arguments.collective == Collective::kReduceScatter;
-  if (codec.takes_hops() || !sums || member.size() <= 2) return {};
+  if (codec.takes_hops() || !is_sum(arguments) || member.size() <= 2) return {};
   const PlanKind kind = options.plan != PlanKind::kAuto
                             ? options.plan
                             : choose_plan(arguments.collective, member.size(),
@@ -130,9 +139,7 @@ bool is_flattened(const CallArguments& arguments, const CallOptions& options, co
 // Sums whose codec gives back what it loses belong to a site, named by the caller: what one tensor
 // has lost must not be given to another that happens to be as long.
 bool feeds_back(const CallArguments& arguments, const Codec& codec) {
-  const bool sums = arguments.collective == Collective::kAllReduce ||
-                    arguments.collective == Collective::kReduceScatter;
-  return codec.feeds_back() && sums;
+  return codec.feeds_back() && is_sum(arguments);
 }
 
 uint64_t site_of(const CallArguments& arguments, const CallOptions& options) {
@@ -181,6 +188,7 @@ Result<std::shared_ptr<Operation>> start_call(const std::shared_ptr<Member>& mem
     return unsupported("codec " + codec.value()->spec().to_string() +
                        " keeps what its calls lose and takes no residual or bias; add them before");
   }
+  TERSUM_RETURN_IF_ERROR(check_ranks(*member, arguments, *codec.value()));
   TERSUM_RETURN_IF_ERROR(check_hops(*member, arguments, options, *codec.value()));
   TERSUM_RETURN_IF_ERROR(check_feedback(arguments, options, *codec.value()));
   CallRequest request;

@@ -19,7 +19,7 @@ constexpr size_t kReservedAt = 36;
 static_assert(kReservedAt + sizeof(uint32_t) == kMessageHeaderBytes);
 
 constexpr auto kLastKind = static_cast<uint8_t>(MessageKind::kGoodbye);
-constexpr auto kLastPhase = static_cast<uint8_t>(FlowPhase::kGather);
+constexpr auto kLastPhase = static_cast<uint8_t>(FlowPhase::kScaleGather);
 
 }  // namespace
 

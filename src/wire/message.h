@@ -23,7 +23,23 @@ enum class MessageKind : uint8_t {
   kGoodbye = 7  // the process leaves the group in an orderly way
 };
 
-enum class FlowPhase : uint8_t { kReduce = 0, kGather = 1 };
+enum class FlowPhase : uint8_t {
+  kReduce = 0,
+  kGather = 1,
+  // The same of the scales that ranks agree on before a sum.
+  kScaleReduce = 2,
+  kScaleGather = 3
+};
+
+// The phase of a plan, for either stage of a call; and what it is called in a stage.
+constexpr FlowPhase plan_phase(FlowPhase phase) {
+  return phase == FlowPhase::kReduce || phase == FlowPhase::kScaleReduce ? FlowPhase::kReduce
+                                                                         : FlowPhase::kGather;
+}
+constexpr FlowPhase stage_phase(FlowPhase phase, bool of_scales) {
+  if (!of_scales) return phase;
+  return phase == FlowPhase::kReduce ? FlowPhase::kScaleReduce : FlowPhase::kScaleGather;
+}
 
 // Offsets on the wire: kind 0, phase 1, via 2, from_rank 4, to_rank 6, group 8, call 16, chunk
 // 24, slice 28, payload_bytes 32, reserved 36; 40 bytes in all.

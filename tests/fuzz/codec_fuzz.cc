@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "codec/format_registry.h"
 #include "codec/kernels/block_product.h"
 #include "codec/kernels/numbers.h"
+#include "codec/shared_sums.h"
 #include "fuzz_input.h"
 #include "tersum/codec_info.h"
 #include "tersum/codec_payload.h"
@@ -99,6 +101,7 @@ std::string choose_spec(FuzzInput& input) {
   uint32_t block = row.block_min << (choice & 7U);
   if (block > row.block_max) block = row.default_block;
   spec += "/" + std::to_string(block);
+  if (row.shares && (choice & 8U) != 0) spec += "+sr";
   if (!row.rotates) return spec;
   // Without a state +flatten is +hadamard, so it is not drawn.
   if ((choice & 8U) != 0) {
@@ -152,7 +155,24 @@ struct Case {
   size_t wires;
   size_t own_index;
   CombineFinish finish;
+  std::vector<uint16_t> scales;  // of a sum whose ranks share them, which `codec` is for then
+
+  [[nodiscard]] bool shares() const { return !scales.empty(); }
+  [[nodiscard]] SlicePlace place() const {
+    SlicePlace place;
+    place.scales = scales.data();
+    place.divisor = finish.divisor;
+    return place;
+  }
 };
+
+// Any, of as many blocks as there can be.
+std::vector<uint16_t> choose_scales(FuzzInput& input, const Codec& codec, size_t count) {
+  std::vector<uint16_t> scales(count / codec.block() + 1);
+  const Bytes bits = input.bytes(scales.size() * 2);
+  std::memcpy(scales.data(), bits.data(), bits.size());
+  return scales;
+}
 
 Case choose_case(FuzzInput& input) {
   const std::string spec = choose_spec(input);
@@ -162,14 +182,20 @@ Case choose_case(FuzzInput& input) {
   const ReduceOp op = (way & 0x1cU) != 0   ? ReduceOp::kAverage
                       : (way & 0x20U) != 0 ? ReduceOp::kMax
                                            : ReduceOp::kSum;
-  const Codec& codec = *find_codec(spec, type, op).value();
+  const Codec& named = *find_codec(spec, type, op).value();
+  const bool shares = named.shared_sums() != nullptr && (way & 0x40U) == 0;
+  const uint32_t ranks = 2 + input.peek() % 126;
+  const Codec& codec = shares ? summing_codec(named, ranks, true) : named;
   const size_t wires = 1 + input.byte() % kWiresMax;
   const size_t own_index = input.byte() % (wires + 1);
   const uint32_t divisor = op == ReduceOp::kAverage ? 1 + (way >> 6U) : 1;
   Bytes wire = input.bytes(codec.wire_bytes(count));
   Bytes values = choose_values(input, type, count);
   const size_t step = 1 + (way >> 2U) % 4;
-  return {codec, count, std::move(wire), std::move(values), step, wires, own_index, {op, divisor}};
+  Case made{codec,         count, std::move(wire), std::move(values), step, wires, own_index,
+            {op, divisor}, {}};
+  if (shares) made.scales = choose_scales(input, codec, count);
+  return made;
 }
 
 Bytes decode_in_parts(const Case& c) {
@@ -178,7 +204,7 @@ Bytes decode_in_parts(const Case& c) {
   Bytes out(c.values.size());
   for (size_t begin = 0; begin < c.count; begin += step) {
     c.codec.decode_part(c.wire.data(), c.count, begin, std::min(step, c.count - begin),
-                        out.data() + begin * bytes);
+                        out.data() + begin * bytes, c.place());
   }
   return out;
 }
@@ -199,10 +225,10 @@ Outcome run_codec(const Case& c) {
   const size_t wire_bytes = c.wire.size();
   Outcome out{Bytes(bytes), Bytes(wire_bytes), Bytes(wire_bytes),
               Bytes(bytes), Bytes(bytes),      std::vector<float>(c.count)};
-  c.codec.decode(c.wire.data(), c.count, out.decoded.data());
+  c.codec.decode(c.wire.data(), c.count, out.decoded.data(), c.place());
   TERSUM_CHECK(decode_in_parts(c) == out.decoded);
   // With +feedback the sums have in them what this coding lost.
-  SlicePlace place;
+  SlicePlace place = c.place();
   place.owed = c.codec.feeds_back() ? out.owed.data() : nullptr;
   c.codec.encode(c.values.data(), c.count, out.encoded.data(), place);
   std::vector<const std::byte*> wires(c.wires, c.wire.data());
@@ -222,7 +248,7 @@ void check_order(const Case& c, const Outcome& outcome) {
   std::reverse(wires.begin(), wires.end());
   Bytes values(c.values.size());
   c.codec.combine(wires, c.values.data(), c.wires - c.own_index, c.count, c.finish, nullptr,
-                  values.data());
+                  values.data(), c.place());
   TERSUM_CHECK(values == outcome.sum_alone);
 }
 
@@ -310,6 +336,13 @@ void fuzz_codec(FuzzInput input) {
   TERSUM_CHECK(force_isa(isas.back()).ok());
   TERSUM_CHECK(run_codec(c) == outcome);
   check_order(c, outcome);
+  if (c.shares()) {
+    TERSUM_CHECK(c.codec.check_wire(outcome.encoded.data(), c.count).ok());
+    Bytes decoded(c.values.size());
+    c.codec.decode(outcome.sum_wire.data(), c.count, decoded.data(), c.place());
+    TERSUM_CHECK(decoded == outcome.sum_values);
+    return;
+  }
   check_accepted(c, outcome.decoded);
   check_coding(c, outcome.encoded);
   check_written(c.codec, outcome.sum_wire, outcome.sum_values, c.count);

@@ -23,6 +23,8 @@ class FuzzInput {
     rest_ = rest_.subspan(1);
     return first;
   }
+  // The next byte, which stays.
+  [[nodiscard]] uint8_t peek() const { return rest_.empty() ? 0 : rest_.front(); }
   uint32_t below(uint32_t limit) {
     const uint32_t low = byte();
     return (low | uint32_t{byte()} << 8) % limit;

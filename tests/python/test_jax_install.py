@@ -199,6 +199,13 @@ def test_a_table_file_is_a_codec(tmp_path: Path, program: Path) -> None:
     assert figure(ended.stdout, "calls") == 4
 
 
+def test_devices_share_the_scales_of_their_sums(program: Path) -> None:
+    ended = run(program, TERSUM_INSTALL=repr({"codec": "sum8/256", "local": True}))
+    assert ended.returncode == 0, ended.stderr
+    assert 1e-3 < figure(ended.stdout, "error") < 2e-2
+    assert figure(ended.stdout, "calls") == 4
+
+
 def test_the_salt_joins_a_hook_that_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     from jax._src import cache_key
 

@@ -11,8 +11,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import integer_sums
 from decode_slice import Number, decode
 from encode_slice import encode
+from format_table import parse_spec
 from refuse_slice import why_refused
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "codec"
@@ -66,14 +68,51 @@ def check_refused(line: str) -> list[str]:
     return [] if got == expected else [f"{name} {spec} {dtype}: refused at {got}, not {expected}"]
 
 
+def check_sum(line: str) -> list[str]:
+    """What is wrong with a sum under shared scales."""
+    name, text, dtype, ranks_text, count_text, key, *fields = line.split()
+    values, scales_hex, parts, payload, *decoded = (read_hex(field) for field in fields)
+    spec, ranks, count = parse_spec(text), int(ranks_text), int(count_text)
+    flat = [float(x) for x in decode("exact", dtype, ranks * count, values)]
+    rows = [flat[begin : begin + count] for begin in range(0, ranks * count, count)]
+    scales = integer_sums.shared_scales(spec, dtype, rows)
+    bits = integer_sums.width(spec, ranks)
+    wrong = []
+    if struct.pack(f"<{len(scales)}H", *scales) != scales_hex:
+        wrong.append(f"{name} {text} {dtype}: the reference finds other scales")
+    codes = [
+        integer_sums.codes(spec, ranks, row, scales, int(key) + r) for r, row in enumerate(rows)
+    ]
+    if b"".join(integer_sums.pack(row, 8) for row in codes) != parts:
+        wrong.append(f"{name} {text} {dtype}: the reference gives other contributions")
+    sums = integer_sums.unpack(payload, count, bits)
+    if sums != [sum(column) for column in zip(*codes, strict=True)]:
+        wrong.append(f"{name} {text} {dtype}: the codes have another sum")
+    for divisor, array in zip((1, ranks), decoded, strict=True):
+        expected = decode("exact", dtype, count, array)
+        got = integer_sums.values_of(spec, dtype, sums, scales, divisor)
+        if not all(same(a, b) for a, b in zip(got, expected, strict=True)):
+            wrong.append(f"{name} {text} {dtype}: the sum over {divisor} is {got}")
+    for cut in (payload + b"\0", payload[:-1]):
+        try:
+            integer_sums.unpack(cut, count, bits)
+            wrong.append(f"{name} {text} {dtype}: a sum of {len(cut)} bytes was accepted")
+        except ValueError:
+            pass
+    return wrong
+
+
 def main() -> int:
     """Exit status 1 if any case fails."""
     good = (GOLDEN / "payloads.txt").read_text().splitlines()
     bad = (GOLDEN / "refused.txt").read_text().splitlines()
     wrong = [problem for line in good for problem in check_case(line)]
     wrong += [problem for line in bad for problem in check_refused(line)]
-    print("\n".join(wrong) if wrong else f"{len(good)} golden payloads, {len(bad)} refused ones")
-    return 1 if wrong or not good or not bad else 0
+    sums = (GOLDEN / "sums.txt").read_text().splitlines()
+    wrong += [problem for line in sums for problem in check_sum(line)]
+    counts = f"{len(good)} golden payloads, {len(bad)} refused ones, {len(sums)} sums"
+    print("\n".join(wrong) if wrong else counts)
+    return 1 if wrong or not good or not bad or not sums else 0
 
 
 if __name__ == "__main__":

@@ -49,10 +49,13 @@ class Format:
     packing: str  #: "bytes", "nibbles", "planes" or "triples"
     scale: str  #: "bf16", "mean", "e8m0", "e8m0 floor" or "e4m3"
     default_block: int
+    top: float = 0.0  #: the largest level that is written, where codes could hold more
 
     @property
     def largest(self) -> float:
         """The largest level that is written."""
+        if self.top:
+            return self.top
         if self.kind == "integer":
             return 2.0 ** (self.bits - 1) - 1
         if self.name.startswith("table:"):
@@ -123,7 +126,9 @@ ALL = [
     Format("nf4", "table", 4, NF4, "nibbles", "bf16", 64),
     *(table(file) for file in TABLES),
 ]
-FORMATS = {format.name: format for format in ALL}
+#: Of integer_sums.py: what is not summed is coded as int8.
+SUMMED = [replace(integer(8), name="sum8", default_block=256)]
+FORMATS = {format.name: format for format in [*ALL, *SUMMED]}
 E4M3 = minifloat_levels(4, 3)
 
 

@@ -192,6 +192,22 @@ def two_step(spec: str, data: npt.NDArray[np.float32]) -> Array:
     return result
 
 
+def shared_sum(spec: str, data: npt.NDArray[np.float32], seed: int = 0) -> Array:
+    """The sum over the ranks (rows) of integers under scales that they share; ``seed``: of +sr."""
+    parsed = parse_spec(spec)
+    ranks, count = data.shape
+    levels = 127.0 if parsed.block else float(127 // ranks)
+    blocks = data.astype(np.float64).reshape(ranks, -1, parsed.block or count)
+    mantissa, exponent = np.frexp(np.abs(blocks).max((0, 2)) / levels)
+    scales = np.ldexp(np.ceil(mantissa * 256) / 256, exponent)[:, None]
+    scaled = blocks / scales
+    if parsed.random:
+        codes = np.floor(scaled + np.random.default_rng(seed).random(scaled.shape))
+    else:
+        codes = np.rint(scaled)
+    return (codes.sum(0) * scales).reshape(-1)
+
+
 def relative_error(got: npt.ArrayLike, data: npt.NDArray[np.float32]) -> float:
     """Of a sum over the ranks, in the L2 norm."""
     exact = data.astype(np.float64).sum(0)

@@ -330,6 +330,17 @@ def shiftadd_cases() -> list[tuple[str, str, str, list[Number]]]:
     return cases
 
 
+def moved_cases() -> list[tuple[str, str, str, list[Number]]]:
+    """Formats of sums with shared scales, where nothing is summed."""
+    lost: list[Number] = [*normal(60), math.nan, *normal(80)]
+    return [
+        ("default_block", "sum8", "float32", normal(300)),
+        ("lost_block", "sum8/64", "bfloat16", lost),
+        ("rounded", "sum8/32+sr", "float32", normal(70)),
+        ("empty", "sum8/32", "float16", []),
+    ]
+
+
 def exact_cases() -> list[tuple[str, str, str, list[Number]]]:
     """Values that travel as they are."""
     floats: list[Number] = [1.5, -0.0, math.inf, -2.25]
@@ -357,6 +368,7 @@ def main() -> None:
         + rows_cases()
         + layout_cases()
         + random_cases()
+        + moved_cases()
         + exact_cases()
     )
     for name, spec, dtype, values in cases + others:

@@ -29,6 +29,8 @@ TEST(CodecSpec, NormalForms) {
         {"mxfp6:e3m2/32", "mxfp6:e3m2/32"},
         {"nvfp4", "nvfp4/16"},
         {"nf4", "nf4/64"},
+        {"sum8", "sum8/256"},
+        {"sum8/32+sr", "sum8/32+sr"},
         {"nf4+sparse:0.20%", "nf4/64+sparse:0.2%"},
         {"int8+hadamard+sparse:1%+rows:4096", "int8/128+rows:4096+sparse:1%+hadamard"},
         {"int4+mixed", "int4/128+mixed"},

@@ -1,0 +1,299 @@
+#include "codec/integer_sums.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "codec/combine_checks.h"
+#include "codec/element_codec.h"
+#include "codec/element_formats.h"
+#include "codec/kernels/element_kernels.h"
+#include "codec/kernels/wide_codes.h"
+#include "codec/shared_sums.h"
+#include "codec/value_kind.h"
+
+namespace tersum {
+namespace {
+
+// Of the tensor variant's work; its scale is the same for all blocks.
+constexpr uint32_t kTensorBlock = 1024;
+constexpr int32_t kLevels = 127;
+
+constexpr size_t round_up(size_t count, size_t to) { return (count + to - 1) / to * to; }
+
+// What one tile is worked on in.
+struct TileMemory {
+  alignas(64) float values[kTileMemory];
+  alignas(64) int32_t sums[kTileMemory];
+  alignas(64) uint8_t codes[kTileMemory];
+  BlockScale scales[kTileBlocksMax];
+  float units[kTileBlocksMax];
+};
+
+// One of a peer that is no number stands for NaN.
+float shared_scale(uint16_t bits) {
+  const auto magnitude_end = static_cast<uint16_t>(kFloatInfinity >> 16);
+  return bits < magnitude_end ? bf16_to_float(bits) : float_from_bits(kFloatNan);
+}
+
+// Values first.. of a slice, with what is added to them.
+void load_values(ValueKind kind, const void* values, size_t first, size_t count,
+                 const SlicePlace& place, float* tile) {
+  element_kernels().load(kind, values, first, count, tile);
+  if (!place.added.is_any()) return;
+  add_terms(element_kernels(), kind, place.added, place.first + first, count, tile);
+}
+
+// What is on the wire for some number of ranks: codes, without scales.
+class IntegerCodec final : public Codec {
+ public:
+  // `format`: complete. `width`: bits of a code. `gathered`: that of sums; null: this one.
+  IntegerCodec(const PlainSpec& spec, const ElementFormat& format, DataType type, int32_t largest,
+               uint32_t width, const Codec* gathered)
+      : spec_(describe_spec(spec)),
+        type_(type),
+        format_(format),
+        wide_(width),
+        largest_(largest),
+        one_scale_(spec.block == 0),
+        is_random_(spec.sr),
+        gathered_(gathered == nullptr ? this : gathered) {}
+
+  [[nodiscard]] const CodecSpec& spec() const override { return spec_; }
+  [[nodiscard]] DataType value_type() const override { return type_; }
+  [[nodiscard]] uint32_t block() const override { return format_.block; }
+  [[nodiscard]] bool lossless() const override { return false; }
+  [[nodiscard]] size_t wire_bytes(size_t count) const override { return wide_.slice_bytes(count); }
+  [[nodiscard]] bool is_random() const override { return is_random_; }
+  [[nodiscard]] bool quantizes_own() const override { return true; }
+  [[nodiscard]] const Codec& gathered(uint32_t /*ranks*/) const override { return *gathered_; }
+
+  void encode(const void* values, size_t count, std::byte* wire,
+              const SlicePlace& place) const override;
+  void decode(const std::byte* wire, size_t count, void* values,
+              const SlicePlace& place) const override {
+    decode_part(wire, count, 0, count, values, place);
+  }
+  void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
+                   const SlicePlace& place) const override;
+  [[nodiscard]] Status check_wire(const std::byte* wire, size_t count) const override;
+  void combine(std::span<const std::byte* const> wires, const void* own, size_t own_index,
+               size_t count, const CombineFinish& finish, std::byte* wire_out, void* values_out,
+               const SlicePlace& place) const override;
+  [[nodiscard]] double block_error_bound(double absmax) const override;
+
+ private:
+  static size_t values_in(size_t count, size_t first) {
+    return std::min(kTileValues, count - first);
+  }
+  [[nodiscard]] const uint16_t* scale_at(const SlicePlace& place, size_t value,
+                                         size_t block) const {
+    return place.scales + (one_scale_ ? 0 : value / format_.block + block);
+  }
+  // Codes of values first.. of a slice, added to memory.sums.
+  void add_values(const void* values, size_t first, size_t count, const SlicePlace& place,
+                  TileMemory& memory) const;
+  // What memory.sums stand for: values first.. of a slice, number `to`.. of an array.
+  void store(size_t first, size_t count, const Finish& finish, const SlicePlace& place, size_t to,
+             void* values, TileMemory& memory) const;
+
+  CodecSpec spec_;
+  DataType type_;
+  ElementFormat format_;
+  WideCodes wide_;
+  int32_t largest_;  // magnitude of a code
+  bool one_scale_;
+  bool is_random_;
+  const Codec* gathered_;
+};
+
+void IntegerCodec::add_values(const void* values, size_t first, size_t count,
+                              const SlicePlace& place, TileMemory& memory) const {
+  const ElementKernels& kernels = element_kernels();
+  const size_t padded = round_up(count, format_.block);
+  load_values(format_.kind, values, first, count, place, memory.values);
+  std::fill(memory.values + count, memory.values + round_up(padded, kTilePad), 0.0F);
+  for (size_t b = 0; b < padded / format_.block; ++b) {
+    memory.scales[b] = make_block_scale(shared_scale(*scale_at(place, first, b)));
+  }
+  if (is_random_) {
+    const RoundingPlace numbers = rounding_place(place.rounding, place.first + first);
+    kernels.quantize_random(format_, numbers, memory.values, padded, memory.scales, memory.codes);
+  } else {
+    kernels.quantize(format_, memory.values, padded, memory.scales, memory.codes);
+  }
+  for (size_t i = 0; i < count; ++i) memory.sums[i] += static_cast<int8_t>(memory.codes[i]);
+}
+
+// A sum of R codes has at most 14 bits beside its sign and a scale has 8: their product is exact in
+// float32, and what follows rounds once.
+void IntegerCodec::store(size_t first, size_t count, const Finish& finish, const SlicePlace& place,
+                         size_t to, void* values, TileMemory& memory) const {
+  const ElementKernels& kernels = element_kernels();
+  const size_t padded = round_up(count, format_.block);
+  std::fill(memory.sums + count, memory.sums + padded, 0);
+  for (size_t b = 0; b < padded / format_.block; ++b) {
+    memory.units[b] = shared_scale(*scale_at(place, first, b));
+  }
+  kernels.scale_sums(memory.sums, padded, format_.block, memory.units, memory.values);
+  kernels.finish(finish, round_up(count, kTilePad), memory.values);
+  kernels.store(format_.kind, memory.values, count, values, to);
+}
+
+void IntegerCodec::encode(const void* values, size_t count, std::byte* wire,
+                          const SlicePlace& place) const {
+  TERSUM_CHECK(place.scales != nullptr || count == 0);
+  TileMemory memory;
+  for (size_t first = 0; first < count; first += kTileValues) {
+    const size_t here = values_in(count, first);
+    std::fill_n(memory.sums, here, 0);
+    add_values(values, first, here, place, memory);
+    wide_.write(memory.sums, first, here, count, wire);
+  }
+}
+
+void IntegerCodec::decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,
+                               void* values, const SlicePlace& place) const {
+  TERSUM_CHECK(begin % format_.block == 0 && begin + part <= count);
+  TERSUM_CHECK(place.scales != nullptr || count == 0);
+  TileMemory memory;
+  const Finish finish{ReduceOp::kAverage, place.divisor};
+  for (size_t at = 0; at < part; at += kTileValues) {
+    const size_t here = values_in(part, at);
+    std::fill_n(memory.sums, here, 0);
+    wide_.add(wire, count, begin + at, here, memory.sums);
+    store(begin + at, here, finish, place, at, values, memory);
+  }
+}
+
+Status IntegerCodec::check_wire(const std::byte* wire, size_t count) const {
+  TileMemory memory;
+  for (size_t first = 0; first < count; first += kTileValues) {
+    const size_t here = values_in(count, first);
+    std::fill_n(memory.sums, here, 0);
+    wide_.add(wire, count, first, here, memory.sums);
+    for (size_t i = 0; i < here; ++i) {
+      const int32_t code = memory.sums[i];
+      if (code <= largest_ && code >= -largest_) continue;
+      return invalid_argument("the code of value " + std::to_string(first + i) + " is " +
+                              std::to_string(code) + ", which no encoder writes");
+    }
+  }
+  return {};
+}
+
+// Sums travel as they are, undivided: a quotient would be no integer.
+void IntegerCodec::combine(std::span<const std::byte* const> wires, const void* own,
+                           size_t own_index, size_t count, const CombineFinish& finish,
+                           std::byte* wire_out, void* values_out, const SlicePlace& place) const {
+  TERSUM_CHECK(finish.op == ReduceOp::kSum || finish.op == ReduceOp::kAverage);
+  TERSUM_CHECK(place.scales != nullptr || count == 0);
+  static_cast<void>(
+      checked_combine_args(wires, own, own_index, count, finish, wire_out, values_out));
+  const bool is_final = finish.gathered_ranks > 1;
+  const WideCodes& out = is_final ? static_cast<const IntegerCodec*>(gathered_)->wide_ : wide_;
+  TileMemory memory;
+  for (size_t first = 0; first < count; first += kTileValues) {
+    const size_t here = values_in(count, first);
+    std::fill_n(memory.sums, here, 0);
+    if (own != nullptr) add_values(own, first, here, place, memory);
+    for (const std::byte* wire : wires) wide_.add(wire, count, first, here, memory.sums);
+    if (wire_out != nullptr) out.write(memory.sums, first, here, count, wire_out);
+    if (values_out == nullptr) continue;
+    store(first, here, {finish.op, finish.divisor}, place, first, values_out, memory);
+  }
+}
+
+double IntegerCodec::block_error_bound(double absmax) const {
+  PlainSpec plain;
+  plain.block = format_.block;
+  plain.sr = is_random_;
+  return make_element_codec(plain, format_, type_)->block_error_bound(absmax);
+}
+
+class IntegerSums final : public SharedSums {
+ public:
+  IntegerSums(const PlainSpec& spec, DataType type) : spec_(spec), type_(type) {}
+
+  [[nodiscard]] uint32_t ranks_max() const override { return kLevels; }
+  [[nodiscard]] uint32_t scale_block() const override { return spec_.block; }
+  void measure(const void* values, size_t count, uint32_t ranks, const SlicePlace& place,
+               uint16_t* scales) const override;
+  [[nodiscard]] const Codec& contributions(uint32_t ranks) const override {
+    return *codecs(ranks).contributions;
+  }
+  [[nodiscard]] const Codec& partials(uint32_t ranks) const override {
+    return *codecs(ranks).partials;
+  }
+
+ private:
+  struct Codecs {
+    ElementFormat format;
+    std::unique_ptr<const IntegerCodec> partials;
+    std::unique_ptr<const IntegerCodec> contributions;
+  };
+
+  [[nodiscard]] const Codecs& codecs(uint32_t ranks) const;
+  [[nodiscard]] bool one_scale() const { return spec_.block == 0; }
+
+  PlainSpec spec_;
+  DataType type_;
+  mutable std::mutex mutex_;
+  mutable std::map<uint32_t, Codecs> codecs_;
+};
+
+const IntegerSums::Codecs& IntegerSums::codecs(uint32_t ranks) const {
+  TERSUM_CHECK(ranks >= 2 && ranks <= ranks_max());
+  const std::lock_guard lock(mutex_);
+  const auto [entry, is_new] = codecs_.try_emplace(ranks);
+  Codecs& made = entry->second;
+  if (!is_new) return made;
+  const auto ranks_int = static_cast<int32_t>(ranks);
+  const int32_t levels = one_scale() ? kLevels / ranks_int : kLevels;
+  made.format = integer_format<8>();
+  made.format.kind = value_kind(type_);
+  made.format.block = one_scale() ? kTensorBlock : spec_.block;
+  made.format.code_max = levels;
+  made.format.level_max = static_cast<float>(levels);
+  complete_format(made.format);
+  const uint32_t width = one_scale() ? 8 : 8 + static_cast<uint32_t>(std::bit_width(ranks - 1));
+  made.partials =
+      std::make_unique<IntegerCodec>(spec_, made.format, type_, levels * ranks_int, width, nullptr);
+  made.contributions =
+      std::make_unique<IntegerCodec>(spec_, made.format, type_, levels, 8, made.partials.get());
+  return made;
+}
+
+void IntegerSums::measure(const void* values, size_t count, uint32_t ranks, const SlicePlace& place,
+                          uint16_t* scales) const {
+  const ElementFormat& format = codecs(ranks).format;
+  alignas(64) float tile[kTileMemory];
+  uint32_t maxima[kTileBlocksMax];
+  for (size_t first = 0; first < count; first += kTileValues) {
+    const size_t here = std::min(kTileValues, count - first);
+    const size_t padded = round_up(here, format.block);
+    load_values(format.kind, values, first, here, place, tile);
+    std::fill(tile + here, tile + round_up(padded, kTilePad), 0.0F);
+    element_kernels().maxima(tile, format.block, padded / format.block, maxima);
+    for (size_t b = 0; b < padded / format.block; ++b) {
+      uint16_t scale = 0;
+      static_cast<void>(choose_scale(format, maxima[b], 0, reinterpret_cast<std::byte*>(&scale)));
+      uint16_t& shared = scales[one_scale() ? 0 : first / format.block + b];
+      shared = std::max(shared, scale);
+    }
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Codec> make_integer_sums_codec(const PlainSpec& spec, DataType type) {
+  ElementFormat moved = integer_format<8>();
+  moved.block = kTensorBlock;
+  return make_element_codec(spec, moved, type, std::make_unique<IntegerSums>(spec, type));
+}
+
+}  // namespace tersum

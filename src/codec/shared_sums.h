@@ -1,0 +1,56 @@
+// SharedSums: what a codec has whose ranks agree on the scales of a sum before they encode, so that
+// codes are added as integers and nothing is ever coded a second time.
+//
+// Thread safety: any thread. Invariants: scales are bf16 bits of numbers that are not negative, or
+// of NaN for what holds something not finite. As integers they are ordered as the numbers, NaN
+// last, so a rank's own and those agreed on are found by maxima alone. Sums are the same bits
+// whichever plan took them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "codec/codec.h"
+
+namespace tersum {
+
+class SharedSums {
+ public:
+  virtual ~SharedSums() = default;
+
+  // Sums of more ranks than this are refused.
+  [[nodiscard]] virtual uint32_t ranks_max() const = 0;
+  // Values that share a scale, counted from the begin of a rank's part of the array; 0: all of a
+  // call share one.
+  [[nodiscard]] virtual uint32_t scale_block() const = 0;
+  // Raises scales[0..] to what values[count], which begin at a block, need in a sum of `ranks`
+  // ranks. Of `place`: where they lie, and what is added to them.
+  virtual void measure(const void* values, size_t count, uint32_t ranks, const SlicePlace& place,
+                       uint16_t* scales) const = 0;
+
+  // The codecs of such sums use SlicePlace::scales and live as long as this. Of contributions on
+  // their way to who adds up all of them; their gathered() has the sums.
+  [[nodiscard]] virtual const Codec& contributions(uint32_t ranks) const = 0;
+  // Of sums of some contributions, or of one, where ranks add to what passes through them.
+  [[nodiscard]] virtual const Codec& partials(uint32_t ranks) const = 0;
+};
+
+// What travels towards a sum of `ranks` contributions coded by `codec`; `partials`: sums of some of
+// them do.
+inline const Codec& summing_codec(const Codec& codec, uint32_t ranks, bool partials) {
+  const SharedSums* const sums = codec.shared_sums();
+  if (sums == nullptr || ranks < 2) return codec;
+  return partials ? sums->partials(ranks) : sums->contributions(ranks);
+}
+
+// kUnsupported: `ranks` are more than `codec` can sum.
+inline Status check_sum_ranks(const Codec& codec, uint32_t ranks) {
+  const SharedSums* const sums = codec.shared_sums();
+  if (sums == nullptr || ranks <= sums->ranks_max()) return {};
+  return unsupported("codec " + codec.spec().to_string() + " adds up the integers of at most " +
+                     std::to_string(sums->ranks_max()) + " ranks, and this group has " +
+                     std::to_string(ranks) + "; use int8, or sum within smaller groups");
+}
+
+}  // namespace tersum

@@ -1,0 +1,92 @@
+"""Writes sums.txt from the reference: run it to add a case, never to mend a test.
+
+One sum per line: name, spec, dtype, ranks, count, key of rank 0 (rank r has that plus r), then in
+hexadecimal the ranks' values, the shared scales, the ranks' contributions, the sum's payload, what
+it decodes to, and what it does as an average ("-" where there are none). All little-endian.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1] / "reference"))
+sys.path.insert(0, str(HERE))
+
+import integer_sums  # noqa: E402
+from format_table import parse_spec  # noqa: E402
+from make_payloads import BFLOAT16_MAX, FLOAT32_MAX, Number, normal, pack, unpack  # noqa: E402
+
+Case = tuple[str, str, str, list[list[Number]]]
+
+
+def rows(ranks: int, count: int, scale: float = 1.0) -> list[list[Number]]:
+    """Bell-shaped data, other on each rank."""
+    return [normal(count, scale, 100 * ranks + rank) for rank in range(ranks)]
+
+
+def block_cases() -> list[Case]:
+    """Formats with blocks."""
+    lost = rows(3, 70)
+    lost[1][40] = math.nan
+    lost[2][69] = -math.inf
+    far = [[x * 10.0 ** (rank - 2) for x in row] for rank, row in enumerate(rows(5, 45))]
+    worked: list[list[Number]] = [[100.0, -3.0, 127.0], [90.0, 1.0, 127.0], [-4.0, 0.5, 127.0]]
+    huge: list[list[Number]] = [[FLOAT32_MAX, -1e38, 1.0], [FLOAT32_MAX, 3e38, 2.0]]
+    half: list[list[Number]] = [[65504.0, 1.0], [60000.0, -1.0]]
+    zeros: list[list[Number]] = [[0.0, -0.0] * 20, [0.0] * 40]
+    top: list[list[Number]] = [[x, 0.0, -x] * 12 for x in [BFLOAT16_MAX / 8] * 8]
+    cases: list[Case] = [
+        ("worked_example", "sum8/32", "float32", worked),
+        ("far_apart", "sum8/32", "float32", far),
+        ("lost_blocks", "sum8/32", "float32", lost),
+        ("lost_blocks", "sum8/32+sr", "float16", lost),
+        ("zeros", "sum8/32", "float32", zeros),
+        ("huge", "sum8/32", "float32", huge),
+        ("float16_edges", "sum8/32", "float16", half),
+        ("bfloat16_edges", "sum8/32+sr", "bfloat16", top),
+        ("denormal", "sum8/32", "float32", rows(4, 37, 2.0**-133)),
+        ("tiny", "sum8/32+sr", "float32", rows(4, 37, 2.0**-125)),
+    ]
+    for ranks, count in ((2, 1), (3, 7), (4, 33), (5, 257), (9, 300), (17, 64), (127, 5)):
+        for spec in ("sum8", "sum8/32+sr"):
+            cases.append((f"normal_{ranks}_{count}", spec, "float32", rows(ranks, count)))
+    cases += [("normal", "sum8/64", dtype, rows(6, 131)) for dtype in ("float16", "bfloat16")]
+    return cases
+
+
+def line_of(name: str, text: str, dtype: str, ranks: list[list[Number]], key: int) -> str:
+    """One case."""
+    spec, size, count = parse_spec(text), len(ranks), len(ranks[0])
+    arrays = [pack(dtype, row) for row in ranks]
+    # What the type rounds away is gone before a codec sees it.
+    values = [unpack(dtype, array) for array in arrays]
+    scales = integer_sums.shared_scales(spec, dtype, values)
+    codes = [integer_sums.codes(spec, size, row, scales, key + r) for r, row in enumerate(values)]
+    sums = [sum(column) for column in zip(*codes, strict=True)]
+    decoded = [
+        pack(dtype, [*integer_sums.values_of(spec, dtype, sums, scales, divisor)])
+        for divisor in (1, size)
+    ]
+    data = [
+        b"".join(arrays),
+        struct.pack(f"<{len(scales)}H", *scales),
+        b"".join(integer_sums.pack(row, 8) for row in codes),
+        integer_sums.pack(sums, integer_sums.width(spec, size)),
+        *decoded,
+    ]
+    fields = [name, text, dtype, str(size), str(count), str(key)]
+    return " ".join(fields + [part.hex() or "-" for part in data])
+
+
+def main() -> None:
+    """Writes the file."""
+    lines = [line_of(*case, 977 * i + 2**40) for i, case in enumerate(block_cases())]
+    (HERE / "sums.txt").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""Sums of integers under scales that ranks share, from docs/codecs.md ("Sums of integers") alone.
+
+Plain Python over the other modules of this folder, no code of tersum's.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import replace
+
+from code_packing import ceil_div, pack_planes, unpack_planes
+from encode_slice import choose_scale, codes_of
+from float_rounding import bfloat16, float32, round_to
+from format_table import Format, Spec, integer
+from random_rounding import random_bits
+
+LEVELS = 127
+GROUP = 32
+Rows = list[list[float]]
+
+
+def format_for(spec: Spec, ranks: int) -> Format:
+    """The integers of one contribution."""
+    return replace(integer(8), top=float(LEVELS if spec.block else LEVELS // ranks))
+
+
+def width(spec: Spec, ranks: int) -> int:
+    """Bits of a sum."""
+    return 8 + math.ceil(math.log2(ranks)) if spec.block else 8
+
+
+def block_of(spec: Spec, count: int) -> int:
+    """Values that share a scale."""
+    return spec.block or max(count, 1)
+
+
+def shared_scales(spec: Spec, dtype: str, rows: Rows) -> list[int]:
+    """bf16 bits: the largest of the ranks' scales, NaN above all numbers."""
+    count = len(rows[0])
+    block = block_of(spec, count)
+    format = format_for(spec, len(rows))
+    scales = [0] * ceil_div(count, block)
+    for row in rows:
+        for i in range(len(scales)):
+            wire, _ = choose_scale(format, dtype, row[i * block : (i + 1) * block], 0.0)
+            scales[i] = max(scales[i], struct.unpack("<H", wire)[0])
+    return scales
+
+
+def codes(spec: Spec, ranks: int, row: list[float], scales: list[int], key: int) -> list[int]:
+    """A contribution, as numbers."""
+    block = block_of(spec, len(row))
+    out: list[int] = []
+    for i, bits in enumerate(scales):
+        part = row[i * block : (i + 1) * block]
+        numbers = [random_bits(key, i * block + j) for j in range(len(part))]
+        scale = bfloat16(bits)
+        coded = codes_of(format_for(spec, ranks), part, scale, numbers if spec.random else None)
+        out += [code - 256 if code > LEVELS else code for code in coded]
+    return out
+
+
+def pack(numbers: list[int], bits: int) -> bytes:
+    """Low bytes, then the bits above in planes."""
+    out = bytes(number & 255 for number in numbers)
+    for begin in range(0, len(numbers), GROUP):
+        group = [number >> 8 & (1 << (bits - 8)) - 1 for number in numbers[begin : begin + GROUP]]
+        out += pack_planes(group, bits - 8)
+    return out
+
+
+def unpack(payload: bytes, count: int, bits: int) -> list[int]:
+    """What pack wrote."""
+    sizes = [min(GROUP, count - begin) for begin in range(0, count, GROUP)]
+    expected = count + sum((bits - 8) * ceil_div(size, 8) for size in sizes)
+    if len(payload) != expected:
+        raise ValueError(f"{len(payload)} bytes instead of {expected}")
+    high: list[int] = []
+    at = count
+    for size in sizes:
+        high += unpack_planes(payload[at:], size, bits - 8)
+        at += (bits - 8) * ceil_div(size, 8)
+    half = 1 << (bits - 1)
+    numbers = [low + 256 * up for low, up in zip(payload[:count], high, strict=True)]
+    return [number - 2 * half if number >= half else number for number in numbers]
+
+
+def values_of(
+    spec: Spec, dtype: str, numbers: list[int], scales: list[int], divisor: int
+) -> list[float]:
+    """What sums stand for."""
+    block = block_of(spec, len(numbers))
+    out = []
+    for i, number in enumerate(numbers):
+        scale = bfloat16(scales[i // block])
+        out.append(round_to(dtype, float32(float32(number * scale) / divisor)))
+    return out

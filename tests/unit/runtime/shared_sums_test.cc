@@ -1,0 +1,277 @@
+// Sums whose ranks share scales: the same bits by every plan and schedule, those of an int64 sum of
+// the codes; what is not finite on one rank is lost on all; and which calls are refused.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "codec/kernels/numbers.h"
+#include "support/cluster.h"
+#include "support/oracle.h"
+
+namespace tersum::testing {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+using Floats = std::vector<float>;
+
+constexpr uint64_t kSeed = 20261122;
+constexpr PlanKind kPlans[] = {
+    PlanKind::kTwoStep,         PlanKind::kRing,  PlanKind::kOneShot, PlanKind::kBidirectionalRing,
+    PlanKind::kHalvingDoubling, PlanKind::kTorus, PlanKind::kTree,    PlanKind::kHierarchical};
+
+Cluster make_cluster(int size, ClusterKind kind = ClusterKind::kLocal) {
+  ClusterOptions options;
+  options.kind = kind;
+  options.size = size;
+  options.seed = kSeed;
+  // Many slices and full windows in short arrays.
+  options.communicator.slice_bytes = 4096;
+  options.communicator.window_bytes = 64 * 1024;
+  options.communicator.timeout_ms = 20'000;
+  return Cluster(options);
+}
+
+std::vector<Floats> random_ranks(int size, size_t count) {
+  std::mt19937_64 random(kSeed + static_cast<uint64_t>(size));
+  std::normal_distribution<float> normal;
+  std::vector<Floats> ranks(static_cast<size_t>(size), Floats(count));
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const float scale = std::ldexp(1.0F, static_cast<int>(random() % 9) - 4);
+    std::generate(ranks[rank].begin(), ranks[rank].end(), [&] { return normal(random) * scale; });
+  }
+  return ranks;
+}
+
+// The results of all ranks, which are the same.
+Floats all_reduce(Cluster& cluster, const std::vector<Floats>& ranks, ReduceOp op,
+                  const CallOptions& options) {
+  const size_t count = ranks[0].size();
+  std::vector<Floats> outputs(ranks.size(), Floats(count));
+  const auto statuses = cluster.run([&](int rank, Communicator& communicator) {
+    const auto r = static_cast<size_t>(rank);
+    return communicator.start_all_reduce(ranks[r].data(), outputs[r].data(), count,
+                                         DataType::kFloat32, op, options);
+  });
+  for (const Status& status : statuses) EXPECT_TRUE(status.ok()) << status.to_string();
+  for (const Floats& output : outputs) {
+    for (size_t i = 0; i < count; ++i) {
+      if (float_bits(output[i]) == float_bits(outputs[0][i])) continue;
+      ADD_FAILURE() << "ranks differ at " << i << ", seed " << kSeed;
+      break;
+    }
+  }
+  return outputs[0];
+}
+
+// In float64 and int64, block by block, rounded where docs/codecs.md says.
+Floats expected_sum(const std::vector<Floats>& ranks, size_t block, float divisor) {
+  Floats sums(ranks[0].size());
+  for (size_t begin = 0; begin < sums.size(); begin += block) {
+    const size_t end = std::min(begin + block, sums.size());
+    float absmax = 0;
+    for (const Floats& rank : ranks) {
+      for (size_t i = begin; i < end; ++i) absmax = std::max(absmax, std::abs(rank[i]));
+    }
+    uint16_t bits = float_to_bf16(absmax / 127);
+    while (bits > 0 && 127.0 * bf16_to_float(bits) >= absmax) --bits;
+    while (127.0 * bf16_to_float(bits) < absmax) ++bits;
+    const float scale = bf16_to_float(bits);
+    const float inverse = 1 / scale;
+    for (size_t i = begin; i < end; ++i) {
+      int64_t sum = 0;
+      for (const Floats& rank : ranks) {
+        sum += std::clamp(std::lrint(rank[i] * inverse), -127L, 127L);
+      }
+      sums[i] = static_cast<float>(static_cast<double>(sum) * scale) / divisor;
+    }
+  }
+  return sums;
+}
+
+class SharedSumsOf : public ::testing::TestWithParam<int> {};
+
+TEST_P(SharedSumsOf, EveryPlanGivesTheBitsOfTheIntegerSum) {
+  const int size = GetParam();
+  Cluster cluster = make_cluster(size);
+  for (const size_t count : {1, 7, 256, 257, 10007, 40000}) {
+    const std::vector<Floats> ranks = random_ranks(size, count);
+    for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage}) {
+      const float divisor = op == ReduceOp::kAverage ? static_cast<float>(size) : 1.0F;
+      const Floats expected = expected_sum(ranks, 64, divisor);
+      for (const PlanKind plan : kPlans) {
+        SCOPED_TRACE(std::string(plan_kind_name(plan)) + " count " + std::to_string(count));
+        EXPECT_EQ(all_reduce(cluster, ranks, op, {"sum8/64", plan, 0}), expected);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, SharedSumsOf, ::testing::Values(2, 3, 4, 5, 8));
+
+// Random numbers follow from seed, rank, call and place: a call of the same number is the same.
+TEST(SharedSums, RandomRoundingIsTheSameByEveryPlanToo) {
+  const std::vector<Floats> ranks = random_ranks(4, 9001);
+  Floats first;
+  for (const PlanKind plan : kPlans) {
+    Cluster cluster = make_cluster(4);
+    const Floats sums = all_reduce(cluster, ranks, ReduceOp::kSum, {"sum8/64+sr", plan, 0});
+    if (first.empty()) first = sums;
+    EXPECT_EQ(sums, first) << plan_kind_name(plan);
+  }
+  EXPECT_NE(first, expected_sum(ranks, 64, 1));
+}
+
+TEST(SharedSums, RaggedPartsOfAReduceScatterAreThoseOfTheSum) {
+  constexpr int kSize = 3;
+  Cluster cluster = make_cluster(kSize);
+  for (const size_t count : {1, 63, 1009}) {
+    const std::vector<Floats> ranks = random_ranks(kSize, count * kSize);
+    for (const PlanKind plan : {PlanKind::kTwoStep, PlanKind::kRing}) {
+      std::vector<Floats> outputs(kSize, Floats(count));
+      const auto statuses = cluster.run([&](int rank, Communicator& communicator) {
+        const auto r = static_cast<size_t>(rank);
+        return communicator.start_reduce_scatter(ranks[r].data(), outputs[r].data(), count,
+                                                 DataType::kFloat32, ReduceOp::kSum,
+                                                 {"sum8/64", plan, 0});
+      });
+      for (const Status& status : statuses) ASSERT_TRUE(status.ok()) << status.to_string();
+      for (size_t part = 0; part < kSize; ++part) {
+        std::vector<Floats> own;
+        for (const Floats& rank : ranks) {
+          const auto begin = rank.begin() + static_cast<std::ptrdiff_t>(part * count);
+          own.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(count));
+        }
+        EXPECT_EQ(outputs[part], expected_sum(own, 64, 1)) << plan_kind_name(plan) << " " << part;
+      }
+    }
+  }
+}
+
+TEST(SharedSums, ManyTensorsShareScalesToo) {
+  constexpr int kSize = 3;
+  Cluster cluster = make_cluster(kSize);
+  const std::vector<size_t> counts = {5, 100, 0, 300'000, 64, 70'001};
+  std::vector<std::vector<Floats>> tensors;
+  for (const size_t count : counts) tensors.push_back(random_ranks(kSize, count));
+  std::vector<std::vector<TensorRef>> refs(kSize);
+  for (std::vector<Floats>& tensor : tensors) {
+    for (size_t r = 0; r < kSize; ++r) {
+      refs[r].push_back({tensor[r].data(), tensor[r].data(), tensor[r].size()});
+    }
+  }
+  const std::vector<std::vector<Floats>> inputs = tensors;
+  const auto statuses = cluster.run([&](int rank, Communicator& communicator) {
+    return communicator.start_all_reduce_coalesced(refs[static_cast<size_t>(rank)],
+                                                   DataType::kFloat32, ReduceOp::kSum,
+                                                   {"sum8/64", PlanKind::kAuto, 0});
+  });
+  for (const Status& status : statuses) ASSERT_TRUE(status.ok()) << status.to_string();
+  for (size_t t = 0; t < tensors.size(); ++t) {
+    const Floats expected = expected_sum(inputs[t], 64, 1);
+    for (const Floats& output : tensors[t]) EXPECT_EQ(output, expected) << "tensor " << t;
+  }
+}
+
+// Scales are the maximum over all ranks: values that only one of them has must not be lost.
+TEST(SharedSums, WhatIsNotFiniteOnOneRankIsLostOnAll) {
+  constexpr int kSize = 4;
+  Cluster cluster = make_cluster(kSize);
+  std::vector<Floats> ranks = random_ranks(kSize, 300);
+  ranks[1][70] = std::numeric_limits<float>::quiet_NaN();
+  ranks[3][299] = -std::numeric_limits<float>::infinity();
+  std::fill_n(ranks[0].begin() + 128, 64, 0.0F);
+  std::fill_n(ranks[2].begin() + 128, 64, 0x1p-149F);
+  for (const PlanKind plan : kPlans) {
+    const Floats sums = all_reduce(cluster, ranks, ReduceOp::kSum, {"sum8/64", plan, 0});
+    for (size_t i = 0; i < sums.size(); ++i) {
+      const bool is_lost = i / 64 == 1 || i / 64 == 4;
+      ASSERT_EQ(std::isnan(sums[i]), is_lost) << plan_kind_name(plan) << " value " << i;
+    }
+  }
+}
+
+// Nearest scales would make 127 of a value at the maximum 128, which wraps.
+TEST(SharedSums, RanksThatAllSitAtTheMaximumDoNotWrap) {
+  for (const int size : {2, 4, 8}) {
+    Cluster cluster = make_cluster(size);
+    for (const float most : {1.0F, 1.003F, 3.9F, 65504.0F, 0x1.fffffep127F, -0.7F}) {
+      const std::vector<Floats> ranks(static_cast<size_t>(size), Floats(100, most));
+      const double exact = double{most} * size;
+      for (const PlanKind plan : kPlans) {
+        const Floats sums = all_reduce(cluster, ranks, ReduceOp::kSum, {"sum8/32", plan, 0});
+        // Half a step of each rank. Beyond the largest number there is the infinity.
+        const double step = std::abs(exact) / 127 * (1 + 0x1p-7);
+        if (std::abs(exact) > std::numeric_limits<float>::max()) {
+          EXPECT_TRUE(std::isinf(sums[0])) << plan_kind_name(plan);
+        } else {
+          EXPECT_NEAR(sums[0], exact, step / 2) << plan_kind_name(plan) << " " << most;
+        }
+      }
+    }
+  }
+}
+
+TEST(SharedSums, CallsThatSumNothingTravelAsInt8) {
+  constexpr int kSize = 3;
+  Cluster cluster = make_cluster(kSize);
+  const std::vector<Floats> ranks = random_ranks(kSize, 500);
+  std::vector<Floats> gathered(kSize, Floats(1500)), as_int8 = gathered;
+  for (auto* outputs : {&gathered, &as_int8}) {
+    const auto statuses = cluster.run([&](int rank, Communicator& communicator) {
+      const auto r = static_cast<size_t>(rank);
+      return communicator.start_all_gather(
+          ranks[r].data(), (*outputs)[r].data(), 500, DataType::kFloat32,
+          {outputs == &gathered ? "sum8/64" : "int8/64", PlanKind::kAuto, 0});
+    });
+    for (const Status& status : statuses) ASSERT_TRUE(status.ok()) << status.to_string();
+  }
+  EXPECT_EQ(gathered, as_int8);
+}
+
+TEST(SharedSums, ADisagreementLeavesTheGroupUsable) {
+  Cluster cluster = make_cluster(3, ClusterKind::kSim);
+  const std::vector<Floats> ranks = random_ranks(3, 5000);
+  std::vector<Floats> outputs(3, Floats(5000));
+  const auto statuses = cluster.run([&](int rank, Communicator& communicator) {
+    const auto r = static_cast<size_t>(rank);
+    return communicator.start_all_reduce(ranks[r].data(), outputs[r].data(), 5000,
+                                         DataType::kFloat32, ReduceOp::kSum,
+                                         {rank == 1 ? "int8/64" : "sum8/64", PlanKind::kAuto, 0});
+  });
+  for (const Status& status : statuses) {
+    EXPECT_EQ(status.code(), StatusCode::kDisagreement) << status.to_string();
+  }
+  EXPECT_EQ(all_reduce(cluster, ranks, ReduceOp::kSum, {"sum8/64", PlanKind::kAuto, 0}),
+            expected_sum(ranks, 64, 1));
+}
+
+// Messages in any order, on several seeds.
+TEST(SharedSums, ASlowNetworkChangesNoBits) {
+  const std::vector<Floats> ranks = random_ranks(5, 20011);
+  const Floats expected = expected_sum(ranks, 64, 1);
+  Cluster cluster = make_cluster(5, ClusterKind::kSim);
+  for (const PlanKind plan : kPlans) {
+    EXPECT_EQ(all_reduce(cluster, ranks, ReduceOp::kSum, {"sum8/64", plan, 0}), expected)
+        << plan_kind_name(plan);
+  }
+}
+
+TEST(SharedSums, MoreRanksThanTheIntegersHoldAreRefused) {
+  Cluster cluster = make_cluster(128);
+  Floats values(3, 1.0F);
+  const Status status =
+      cluster.at(0).all_reduce(values.data(), values.data(), 3, DataType::kFloat32, ReduceOp::kSum,
+                               {"sum8", PlanKind::kAuto, 0});
+  EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+  EXPECT_EQ(status.message(),
+            "codec sum8/256 adds up the integers of at most 127 ranks, and this group has 128; "
+            "use int8, or sum within smaller groups");
+}
+
+}  // namespace
+}  // namespace tersum::testing
