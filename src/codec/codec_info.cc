@@ -62,7 +62,7 @@ Result<double> codec_sum_bits(std::string_view spec, uint32_t ranks, DataType ty
   if (!found.ok()) return found.status();
   const Codec& codec = *found.value();
   TERSUM_RETURN_IF_ERROR(check_sum_ranks(codec, ranks));
-  const Codec& sent = summing_codec(codec, ranks, false);
+  const Codec& sent = *summing_codec(codec, ranks, false);
   const size_t count = size_t{codec.block()} << 16;
   const size_t bytes = sent.wire_bytes(count) + sent.gathered(ranks).wire_bytes(count);
   const double bits = 4.0 * static_cast<double>(bytes) / static_cast<double>(count);

@@ -38,10 +38,10 @@ class SharedSums {
 
 // What travels towards a sum of `ranks` contributions coded by `codec`; `partials`: sums of some of
 // them do.
-inline const Codec& summing_codec(const Codec& codec, uint32_t ranks, bool partials) {
+inline const Codec* summing_codec(const Codec& codec, uint32_t ranks, bool partials) {
   const SharedSums* const sums = codec.shared_sums();
-  if (sums == nullptr || ranks < 2) return codec;
-  return partials ? sums->partials(ranks) : sums->contributions(ranks);
+  if (sums == nullptr || ranks < 2) return &codec;
+  return partials ? &sums->partials(ranks) : &sums->contributions(ranks);
 }
 
 // kUnsupported: `ranks` are more than `codec` can sum.

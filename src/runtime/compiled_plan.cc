@@ -179,7 +179,7 @@ Result<std::shared_ptr<const CompiledPlan>> compile_plan(const PlanRequest& requ
   if (reduces(request.collective)) plan->gathered_ranks = static_cast<uint32_t>(request.size);
   // In those plans whoever adds up has every contribution as it was encoded.
   const bool is_direct = plan->replicated || request.kind == PlanKind::kTwoStep;
-  plan->codec = &summing_codec(codec, plan->gathered_ranks, !is_direct);
+  plan->codec = summing_codec(codec, plan->gathered_ranks, !is_direct);
   plan->gathered = &plan->codec->gathered(plan->gathered_ranks);
   size_t chunk_values = 0;
   for (const ChunkRange& range : source.chunks) {

@@ -58,7 +58,8 @@ bool Operation::measure_scales() {
   // Whole blocks from the begin of a part, or its rest.
   const size_t within = measured_ % request_.count;
   const size_t here = std::min(kValuesPerAdvance, request_.count - within);
-  SlicePlace place{measured_};
+  SlicePlace place;
+  place.first = measured_;
   place.added = request_.added;
   const auto* const input = static_cast<const std::byte*>(request_.input);
   sums_->measure(input + measured_ * element_bytes(request_.type), here, ranks(), place,
@@ -85,9 +86,9 @@ void Operation::end_scales(Node& node) {
   plan_ = std::move(call_plan_);
   stage_ = {request_.input, request_.output, request_.count, request_.type, request_.op};
   reset_states();
-  std::vector<InMessage> waiting;
-  waiting.swap(ahead_);
-  for (InMessage& message : waiting) on_message(node, std::move(message));
+  // One that ends the call forgets the others.
+  for (size_t i = 0; i < ahead_.size(); ++i) on_message(node, std::move(ahead_[i]));
+  ahead_.clear();
 }
 
 bool Operation::has_scales_phase(const MessageHeader& got) {

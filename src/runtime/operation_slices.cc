@@ -192,7 +192,7 @@ SlicePlace Operation::place_of(const ChunkRole& role, uint32_t slice) const {
   // The state changes only with this call's end.
   const ChannelFactors* const factors = site_ == nullptr ? nullptr : site_->state.factors();
   const size_t first = plan_->slice_begin(role, slice);
-  if (agreeing_) return {first};
+  if (agreeing_) return {};
   const uint32_t divisor = stage_.op == ReduceOp::kAverage ? ranks() : 1;
   return {first, factors, request_.rounding, owed_, request_.added, scales_at(first), divisor};
 }

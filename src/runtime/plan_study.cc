@@ -44,7 +44,7 @@ double mean_wire_bytes(const Codec& codec, size_t count, Collective collective, 
   const auto size = static_cast<uint32_t>(ranks);
   const bool sums =
       collective == Collective::kAllReduce || collective == Collective::kReduceScatter;
-  const Codec& sent = sums ? summing_codec(codec, size, false) : codec;
+  const Codec& sent = sums ? *summing_codec(codec, size, false) : codec;
   const auto contribution = static_cast<double>(sent.wire_bytes(count));
   if (collective != Collective::kAllReduce) return contribution;
   const Codec& gathered = sent.gathered(size);

@@ -185,7 +185,7 @@ Case choose_case(FuzzInput& input) {
   const Codec& named = *find_codec(spec, type, op).value();
   const bool shares = named.shared_sums() != nullptr && (way & 0x40U) == 0;
   const uint32_t ranks = 2 + input.peek() % 126;
-  const Codec& codec = shares ? summing_codec(named, ranks, true) : named;
+  const Codec& codec = shares ? *summing_codec(named, ranks, true) : named;
   const size_t wires = 1 + input.byte() % kWiresMax;
   const size_t own_index = input.byte() % (wires + 1);
   const uint32_t divisor = op == ReduceOp::kAverage ? 1 + (way >> 6U) : 1;

@@ -25,6 +25,7 @@ CODECS = [
     "int5/64+mixed",
     "int4/64+adaptive",
     "int6/128+flatten",
+    "sum8/64",
 ]
 
 
