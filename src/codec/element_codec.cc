@@ -76,7 +76,7 @@ class ElementCodec final : public Codec {
     const bool powers = format_.rule == ScaleRule::kE8M0Up || format_.rule == ScaleRule::kE8M0Floor;
     takes_hops_ = spec.hops || !powers;
     format_.kind = value_kind(type);
-    if (spec.block != 0) format_.block = spec.block;
+    format_.block = spec.block;
     complete_format(format_);
     if (spec.flatten || spec.hadamard) {
       const HadamardSigns& signs = hadamard_signs(spec.block);

@@ -13,9 +13,8 @@
 
 namespace tersum {
 
-// `format`: as one of element_formats.h describes it; its block stands where `spec` has none.
-// `type`: float32, bfloat16 or float16. `sums`: how ranks sum that agree on scales before; null:
-// they do not.
+// `format`: as one of element_formats.h describes it. `type`: float32, bfloat16 or float16. `sums`:
+// how ranks sum that agree on scales before; null: they do not.
 std::unique_ptr<Codec> make_element_codec(const PlainSpec& spec, const ElementFormat& format,
                                           DataType type,
                                           std::unique_ptr<const SharedSums> sums = nullptr);

@@ -62,6 +62,7 @@ constexpr std::array kRows = {
     FormatRow{"nvfp4", 16, 16, 16, true, make_element<nvfp4_format>},
     FormatRow{"nf4", 64, 32, 1024, true, make_element<nf4_format>},
     FormatRow{"sum8", 256, 32, 1024, false, make_integer_sums_codec, true},
+    FormatRow{"sum8:tensor", 1024, 1024, 1024, false, make_tensor_sums_codec, true},
     FormatRow{"table", 64, 32, 1024, true, make_table},
 };
 

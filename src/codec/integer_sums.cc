@@ -19,8 +19,6 @@
 namespace tersum {
 namespace {
 
-// Of the tensor variant's work; its scale is the same for all blocks.
-constexpr uint32_t kTensorBlock = 1024;
 constexpr int32_t kLevels = 127;
 
 constexpr size_t round_up(size_t count, size_t to) { return (count + to - 1) / to * to; }
@@ -51,15 +49,16 @@ void load_values(ValueKind kind, const void* values, size_t first, size_t count,
 // What is on the wire for some number of ranks: codes, without scales.
 class IntegerCodec final : public Codec {
  public:
-  // `format`: complete. `width`: bits of a code. `gathered`: that of sums; null: this one.
-  IntegerCodec(const PlainSpec& spec, const ElementFormat& format, DataType type, int32_t largest,
-               uint32_t width, const Codec* gathered)
+  // `format`: complete. `width`: bits of a code, whose magnitude is at most `largest`. `gathered`:
+  // that of sums; null: this one. `one_scale`: of all blocks.
+  IntegerCodec(const PlainSpec& spec, const ElementFormat& format, DataType type, bool one_scale,
+               int32_t largest, uint32_t width, const Codec* gathered)
       : spec_(describe_spec(spec)),
         type_(type),
         format_(format),
         wide_(width),
         largest_(largest),
-        one_scale_(spec.block == 0),
+        one_scale_(one_scale),
         is_random_(spec.sr),
         gathered_(gathered == nullptr ? this : gathered) {}
 
@@ -217,10 +216,11 @@ double IntegerCodec::block_error_bound(double absmax) const {
 
 class IntegerSums final : public SharedSums {
  public:
-  IntegerSums(const PlainSpec& spec, DataType type) : spec_(spec), type_(type) {}
+  IntegerSums(const PlainSpec& spec, DataType type, bool one_scale)
+      : spec_(spec), type_(type), one_scale_(one_scale) {}
 
   [[nodiscard]] uint32_t ranks_max() const override { return kLevels; }
-  [[nodiscard]] uint32_t scale_block() const override { return spec_.block; }
+  [[nodiscard]] uint32_t scale_block() const override { return one_scale_ ? 0 : spec_.block; }
   void measure(const void* values, size_t count, uint32_t ranks, const SlicePlace& place,
                uint16_t* scales) const override;
   [[nodiscard]] const Codec& contributions(uint32_t ranks) const override {
@@ -238,10 +238,10 @@ class IntegerSums final : public SharedSums {
   };
 
   [[nodiscard]] const Codecs& codecs(uint32_t ranks) const;
-  [[nodiscard]] bool one_scale() const { return spec_.block == 0; }
 
   PlainSpec spec_;
   DataType type_;
+  bool one_scale_;
   mutable std::mutex mutex_;
   mutable std::map<uint32_t, Codecs> codecs_;
 };
@@ -253,18 +253,18 @@ const IntegerSums::Codecs& IntegerSums::codecs(uint32_t ranks) const {
   Codecs& made = entry->second;
   if (!is_new) return made;
   const auto ranks_int = static_cast<int32_t>(ranks);
-  const int32_t levels = one_scale() ? kLevels / ranks_int : kLevels;
+  const int32_t levels = one_scale_ ? kLevels / ranks_int : kLevels;
   made.format = integer_format<8>();
   made.format.kind = value_kind(type_);
-  made.format.block = one_scale() ? kTensorBlock : spec_.block;
+  made.format.block = spec_.block;
   made.format.code_max = levels;
   made.format.level_max = static_cast<float>(levels);
   complete_format(made.format);
-  const uint32_t width = one_scale() ? 8 : 8 + static_cast<uint32_t>(std::bit_width(ranks - 1));
-  made.partials =
-      std::make_unique<IntegerCodec>(spec_, made.format, type_, levels * ranks_int, width, nullptr);
-  made.contributions =
-      std::make_unique<IntegerCodec>(spec_, made.format, type_, levels, 8, made.partials.get());
+  const uint32_t width = one_scale_ ? 8 : 8 + static_cast<uint32_t>(std::bit_width(ranks - 1));
+  made.partials = std::make_unique<IntegerCodec>(spec_, made.format, type_, one_scale_,
+                                                 levels * ranks_int, width, nullptr);
+  made.contributions = std::make_unique<IntegerCodec>(spec_, made.format, type_, one_scale_, levels,
+                                                      8, made.partials.get());
   return made;
 }
 
@@ -282,7 +282,7 @@ void IntegerSums::measure(const void* values, size_t count, uint32_t ranks, cons
     for (size_t b = 0; b < padded / format.block; ++b) {
       uint16_t scale = 0;
       static_cast<void>(choose_scale(format, maxima[b], 0, reinterpret_cast<std::byte*>(&scale)));
-      uint16_t& shared = scales[one_scale() ? 0 : first / format.block + b];
+      uint16_t& shared = scales[one_scale_ ? 0 : first / format.block + b];
       shared = std::max(shared, scale);
     }
   }
@@ -291,9 +291,13 @@ void IntegerSums::measure(const void* values, size_t count, uint32_t ranks, cons
 }  // namespace
 
 std::unique_ptr<Codec> make_integer_sums_codec(const PlainSpec& spec, DataType type) {
-  ElementFormat moved = integer_format<8>();
-  moved.block = kTensorBlock;
-  return make_element_codec(spec, moved, type, std::make_unique<IntegerSums>(spec, type));
+  return make_element_codec(spec, integer_format<8>(), type,
+                            std::make_unique<IntegerSums>(spec, type, false));
+}
+
+std::unique_ptr<Codec> make_tensor_sums_codec(const PlainSpec& spec, DataType type) {
+  return make_element_codec(spec, integer_format<8>(), type,
+                            std::make_unique<IntegerSums>(spec, type, true));
 }
 
 }  // namespace tersum

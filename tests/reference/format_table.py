@@ -127,7 +127,10 @@ ALL = [
     *(table(file) for file in TABLES),
 ]
 #: Of integer_sums.py: what is not summed is coded as int8.
-SUMMED = [replace(integer(8), name="sum8", default_block=256)]
+SUMMED = [
+    replace(integer(8), name="sum8", default_block=256),
+    replace(integer(8), name="sum8:tensor", default_block=1024),
+]
 FORMATS = {format.name: format for format in [*ALL, *SUMMED]}
 E4M3 = minifloat_levels(4, 3)
 

@@ -20,19 +20,24 @@ GROUP = 32
 Rows = list[list[float]]
 
 
+def has_blocks(spec: Spec) -> bool:
+    """Else one scale serves all values."""
+    return spec.base == "sum8"
+
+
 def format_for(spec: Spec, ranks: int) -> Format:
     """The integers of one contribution."""
-    return replace(integer(8), top=float(LEVELS if spec.block else LEVELS // ranks))
+    return replace(integer(8), top=float(LEVELS if has_blocks(spec) else LEVELS // ranks))
 
 
 def width(spec: Spec, ranks: int) -> int:
     """Bits of a sum."""
-    return 8 + math.ceil(math.log2(ranks)) if spec.block else 8
+    return 8 + math.ceil(math.log2(ranks)) if has_blocks(spec) else 8
 
 
 def block_of(spec: Spec, count: int) -> int:
     """Values that share a scale."""
-    return spec.block or max(count, 1)
+    return spec.block if has_blocks(spec) else max(count, 1)
 
 
 def shared_scales(spec: Spec, dtype: str, rows: Rows) -> list[int]:

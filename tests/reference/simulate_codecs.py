@@ -196,8 +196,9 @@ def shared_sum(spec: str, data: npt.NDArray[np.float32], seed: int = 0) -> Array
     """The sum over the ranks (rows) of integers under scales that they share; ``seed``: of +sr."""
     parsed = parse_spec(spec)
     ranks, count = data.shape
-    levels = 127.0 if parsed.block else float(127 // ranks)
-    blocks = data.astype(np.float64).reshape(ranks, -1, parsed.block or count)
+    has_blocks = parsed.base == "sum8"
+    levels = 127.0 if has_blocks else float(127 // ranks)
+    blocks = data.astype(np.float64).reshape(ranks, -1, parsed.block if has_blocks else count)
     mantissa, exponent = np.frexp(np.abs(blocks).max((0, 2)) / levels)
     scales = np.ldexp(np.ceil(mantissa * 256) / 256, exponent)[:, None]
     scaled = blocks / scales

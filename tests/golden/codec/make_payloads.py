@@ -336,6 +336,7 @@ def moved_cases() -> list[tuple[str, str, str, list[Number]]]:
     return [
         ("default_block", "sum8", "float32", normal(300)),
         ("lost_block", "sum8/64", "bfloat16", lost),
+        ("one_scale", "sum8:tensor", "float32", normal(1030)),
         ("rounded", "sum8/32+sr", "float32", normal(70)),
         ("empty", "sum8/32", "float16", []),
     ]

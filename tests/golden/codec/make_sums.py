@@ -58,6 +58,27 @@ def block_cases() -> list[Case]:
     return cases
 
 
+def tensor_cases() -> list[Case]:
+    """One scale."""
+    lost = rows(3, 9)
+    lost[1][4] = math.inf
+    cases: list[Case] = [
+        ("all_at_the_top", "sum8:tensor", "float32", [[1.0, -1.0, 0.3]] * ranks)
+        for ranks in (2, 4, 8)
+    ]
+    cases += [
+        ("lost_all", "sum8:tensor", "float16", lost),
+        ("zeros", "sum8:tensor", "float32", [[0.0, -0.0]] * 2),
+        ("normal", "sum8:tensor", "bfloat16", rows(5, 40)),
+        ("denormal", "sum8:tensor+sr", "float32", rows(4, 37, 2.0**-133)),
+        ("most_ranks", "sum8:tensor+sr", "float32", rows(127, 6)),
+    ]
+    for ranks, count in ((2, 1100), (8, 97)):
+        for spec in ("sum8:tensor", "sum8:tensor+sr"):
+            cases.append((f"normal_{ranks}_{count}", spec, "float32", rows(ranks, count)))
+    return cases
+
+
 def line_of(name: str, text: str, dtype: str, ranks: list[list[Number]], key: int) -> str:
     """One case."""
     spec, size, count = parse_spec(text), len(ranks), len(ranks[0])
@@ -84,7 +105,9 @@ def line_of(name: str, text: str, dtype: str, ranks: list[list[Number]], key: in
 
 def main() -> None:
     """Writes the file."""
-    lines = [line_of(*case, 977 * i + 2**40) for i, case in enumerate(block_cases())]
+    lines = [
+        line_of(*case, 977 * i + 2**40) for i, case in enumerate(block_cases() + tensor_cases())
+    ]
     (HERE / "sums.txt").write_text("\n".join(lines) + "\n")
 
 

@@ -69,7 +69,8 @@ Floats all_reduce(Cluster& cluster, const std::vector<Floats>& ranks, ReduceOp o
 }
 
 // In float64 and int64, block by block, rounded where docs/codecs.md says.
-Floats expected_sum(const std::vector<Floats>& ranks, size_t block, float divisor) {
+Floats expected_sum(const std::vector<Floats>& ranks, size_t block, float divisor,
+                    long levels = 127) {
   Floats sums(ranks[0].size());
   for (size_t begin = 0; begin < sums.size(); begin += block) {
     const size_t end = std::min(begin + block, sums.size());
@@ -77,15 +78,16 @@ Floats expected_sum(const std::vector<Floats>& ranks, size_t block, float diviso
     for (const Floats& rank : ranks) {
       for (size_t i = begin; i < end; ++i) absmax = std::max(absmax, std::abs(rank[i]));
     }
-    uint16_t bits = float_to_bf16(absmax / 127);
-    while (bits > 0 && 127.0 * bf16_to_float(bits) >= absmax) --bits;
-    while (127.0 * bf16_to_float(bits) < absmax) ++bits;
+    const auto most = static_cast<double>(levels);
+    uint16_t bits = float_to_bf16(absmax / static_cast<float>(levels));
+    while (bits > 0 && most * bf16_to_float(bits) >= absmax) --bits;
+    while (most * bf16_to_float(bits) < absmax) ++bits;
     const float scale = bf16_to_float(bits);
     const float inverse = 1 / scale;
     for (size_t i = begin; i < end; ++i) {
       int64_t sum = 0;
       for (const Floats& rank : ranks) {
-        sum += std::clamp(std::lrint(rank[i] * inverse), -127L, 127L);
+        sum += std::clamp(std::lrint(rank[i] * inverse), -levels, levels);
       }
       sums[i] = static_cast<float>(static_cast<double>(sum) * scale) / divisor;
     }
@@ -107,6 +109,20 @@ TEST_P(SharedSumsOf, EveryPlanGivesTheBitsOfTheIntegerSum) {
         SCOPED_TRACE(std::string(plan_kind_name(plan)) + " count " + std::to_string(count));
         EXPECT_EQ(all_reduce(cluster, ranks, op, {"sum8/64", plan, 0}), expected);
       }
+    }
+  }
+}
+
+// One scale, and levels so few that the sum of all fits 8 bits.
+TEST_P(SharedSumsOf, EveryPlanGivesThoseOfOneScaleToo) {
+  const int size = GetParam();
+  Cluster cluster = make_cluster(size);
+  for (const size_t count : {1, 4097, 10007}) {
+    const std::vector<Floats> ranks = random_ranks(size, count);
+    const Floats expected = expected_sum(ranks, count, static_cast<float>(size), 127 / size);
+    for (const PlanKind plan : kPlans) {
+      SCOPED_TRACE(std::string(plan_kind_name(plan)) + " count " + std::to_string(count));
+      EXPECT_EQ(all_reduce(cluster, ranks, ReduceOp::kAverage, {"sum8:tensor", plan, 0}), expected);
     }
   }
 }
@@ -191,6 +207,29 @@ TEST(SharedSums, WhatIsNotFiniteOnOneRankIsLostOnAll) {
     for (size_t i = 0; i < sums.size(); ++i) {
       const bool is_lost = i / 64 == 1 || i / 64 == 4;
       ASSERT_EQ(std::isnan(sums[i]), is_lost) << plan_kind_name(plan) << " value " << i;
+    }
+  }
+}
+
+// Global-QSGD's 127 x / (R M), rounded at random, may come to R ceil(127 / R) = 128 of ranks that
+// are all at the maximum, R = 2, 4, 8; here it is R floor(127 / R).
+TEST(SharedSums, OneScaleHasRoomForAllRanksAtTheMaximum) {
+  for (const int size : {2, 4, 8}) {
+    Cluster cluster = make_cluster(size);
+    const int levels = 127 / size;
+    for (const float most : {1.0F, 1.003F, 45.0F, -0.7F, 0x1.fffffep120F}) {
+      const std::vector<Floats> ranks(static_cast<size_t>(size), Floats(2000, most));
+      const double exact = double{most} * size;
+      for (const char* codec : {"sum8:tensor", "sum8:tensor+sr"}) {
+        for (const PlanKind plan : kPlans) {
+          const Floats sums = all_reduce(cluster, ranks, ReduceOp::kSum, {codec, plan, 0});
+          // A bf16 is at most 2^-7 above the scale that was wanted.
+          const double step = std::abs(most) / levels * (1 + 0x1p-7);
+          for (const float sum : sums) {
+            ASSERT_NEAR(sum, exact, step * size) << codec << " " << plan_kind_name(plan);
+          }
+        }
+      }
     }
   }
 }
