@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <map>
 #include <mutex>
 #include <string>
@@ -116,6 +117,9 @@ void IntegerCodec::add_values(const void* values, size_t first, size_t count,
   const size_t padded = round_up(count, format_.block);
   load_values(format_.kind, values, first, count, place, memory.values);
   std::fill(memory.values + count, memory.values + round_up(padded, kTilePad), 0.0F);
+  // What is not finite has made its scale NaN, unless a peer's bytes say otherwise.
+  std::transform(memory.values, memory.values + count, memory.values,
+                 [](float x) { return std::isfinite(x) ? x : 0.0F; });
   for (size_t b = 0; b < padded / format_.block; ++b) {
     memory.scales[b] = make_block_scale(shared_scale(*scale_at(place, first, b)));
   }
