@@ -72,7 +72,8 @@ struct ElementKernels {
   void (*rotate)(const RotationEnds& ends, const float* from, size_t block, size_t count,
                  float* tile);
   void (*unrotate)(const RotationEnds& ends, float* tile, size_t block, size_t count, float* to);
-  // Whole blocks of `count` values at `from`, which may be `to` or unaligned, as all arrays here.
+  // Whole blocks of `count` values, a tile at most, at `from`, which may be `to` or unaligned, as
+  // all arrays here.
   void (*multiply_blocks)(const BlockProduct& matrices, const ProductEnds& ends, const float* from,
                           size_t count, float* to);
 };

@@ -25,11 +25,10 @@ struct PlainStore {
 };
 struct EndingStore {
   const ProductEnds& ends;
-  size_t begin;  // of the block
   HWY_INLINE VF apply(VF value, size_t at) const {
-    if (ends.after != nullptr) value = hn::Mul(value, hn::LoadU(DF(), ends.after + begin + at));
+    if (ends.after != nullptr) value = hn::Mul(value, hn::LoadU(DF(), ends.after + at));
     if (ends.terms == nullptr) return value;
-    return canonical(hn::Add(value, hn::LoadU(DF(), ends.terms + begin + at)));
+    return canonical(hn::Add(value, hn::LoadU(DF(), ends.terms + at)));
   }
 };
 
@@ -56,17 +55,14 @@ HWY_INLINE void product_rows(const float* left, size_t inner, const float* right
   }
 }
 
-// `rows` is a power of two; so many sums stay in registers on every instruction set.
+// Eight rows' sums stay in registers on every instruction set, and do not wait for each other.
 template <class End>
 HWY_INLINE void product(const float* left, size_t rows, size_t inner, const float* right,
                         size_t columns, const End& end, float* out) {
-  constexpr size_t kRows = 8;
-  if (rows == 1) return product_rows<1>(left, inner, right, columns, 0, end, out);
-  if (rows == 2) return product_rows<2>(left, inner, right, columns, 0, end, out);
-  if (rows == 4) return product_rows<4>(left, inner, right, columns, 0, end, out);
-  for (size_t i = 0; i < rows; i += kRows) {
-    product_rows<kRows>(left, inner, right, columns, i, end, out);
-  }
+  size_t i = 0;
+  for (; i + 8 <= rows; i += 8) product_rows<8>(left, inner, right, columns, i, end, out);
+  for (; i + 2 <= rows; i += 2) product_rows<2>(left, inner, right, columns, i, end, out);
+  if (i < rows) product_rows<1>(left, inner, right, columns, i, end, out);
 }
 
 void multiply_blocks_tile(const BlockProduct& matrices, const ProductEnds& ends, const float* from,
@@ -76,7 +72,7 @@ void multiply_blocks_tile(const BlockProduct& matrices, const ProductEnds& ends,
     return element_reference().multiply_blocks(matrices, ends, from, count, to);
   }
   alignas(64) float begun[kProductBlockMax];
-  alignas(64) float half[kProductBlockMax];
+  alignas(64) float half[kTileMemory];
   const size_t block = matrices.block();
   for (size_t begin = 0; begin < count; begin += block) {
     const float* x = from + begin;
@@ -87,9 +83,10 @@ void multiply_blocks_tile(const BlockProduct& matrices, const ProductEnds& ends,
       }
       x = begun;
     }
-    product(left, rows, rows, x, columns, PlainStore(), half);
-    product(half, rows, columns, right, columns, EndingStore{ends, begin}, to + begin);
+    product(left, rows, rows, x, columns, PlainStore(), half + begin);
   }
+  // The rows of all blocks at once: a block may have only one.
+  product(half, count / columns, columns, right, columns, EndingStore{ends}, to);
 }
 
 }  // namespace HWY_NAMESPACE
