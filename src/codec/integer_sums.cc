@@ -117,11 +117,18 @@ void IntegerCodec::add_values(const void* values, size_t first, size_t count,
   const size_t padded = round_up(count, format_.block);
   load_values(format_.kind, values, first, count, place, memory.values);
   std::fill(memory.values + count, memory.values + round_up(padded, kTilePad), 0.0F);
-  // What is not finite has made its scale NaN, unless a peer's bytes say otherwise.
-  std::transform(memory.values, memory.values + count, memory.values,
-                 [](float x) { return std::isfinite(x) ? x : 0.0F; });
   for (size_t b = 0; b < padded / format_.block; ++b) {
-    memory.scales[b] = make_block_scale(shared_scale(*scale_at(place, first, b)));
+    const float scale = shared_scale(*scale_at(place, first, b));
+    memory.scales[b] = make_block_scale(scale);
+    // What is not finite has made its scale NaN, and nothing is beyond the largest code, unless a
+    // peer's bytes say otherwise.
+    const float limit = format_.level_max * scale;
+    float* const block = memory.values + b * format_.block;
+    std::transform(block, block + format_.block, block, [=](float x) {
+      if (!std::isfinite(x)) return 0.0F;
+      const float above = x < -limit ? -limit : x;
+      return above > limit ? limit : above;
+    });
   }
   if (is_random_) {
     const RoundingPlace numbers = rounding_place(place.rounding, place.first + first);
@@ -198,14 +205,20 @@ void IntegerCodec::combine(std::span<const std::byte* const> wires, const void* 
   static_cast<void>(
       checked_combine_args(wires, own, own_index, count, finish, wire_out, values_out));
   const bool is_final = finish.gathered_ranks > 1;
-  const WideCodes& out = is_final ? static_cast<const IntegerCodec*>(gathered_)->wide_ : wide_;
+  const IntegerCodec& out = is_final ? static_cast<const IntegerCodec&>(*gathered_) : *this;
   TileMemory memory;
   for (size_t first = 0; first < count; first += kTileValues) {
     const size_t here = values_in(count, first);
     std::fill_n(memory.sums, here, 0);
     if (own != nullptr) add_values(own, first, here, place, memory);
     for (const std::byte* wire : wires) wide_.add(wire, count, first, here, memory.sums);
-    if (wire_out != nullptr) out.write(memory.sums, first, here, count, wire_out);
+    if (wire_out != nullptr) {
+      // Codes that no peer should send add up to more than the wire has room for; this rank must
+      // not keep another sum than it sends.
+      std::transform(memory.sums, memory.sums + here, memory.sums,
+                     [&](int32_t sum) { return std::clamp(sum, -out.largest_, out.largest_); });
+      out.wide_.write(memory.sums, first, here, count, wire_out);
+    }
     if (values_out == nullptr) continue;
     store(first, here, {finish.op, finish.divisor}, place, first, values_out, memory);
   }
