@@ -64,7 +64,7 @@ struct SlicePlace {
   // Of +feedback: what codings have lost of each value of the array, which encode() and combine()
   // add and bring up to date; null: nothing is kept. Each rank's own.
   float* owed = nullptr;
-  AddedTerms added;  // to what encode and combine read of values and `own`
+  AddedTerms added = {};  // to what encode and combine read of values and `own`
   // Of a codec of SharedSums: the slice's scales, which all ranks share (bf16 bits), and what
   // decoded sums are divided by, which travel as they are.
   const uint16_t* scales = nullptr;
