@@ -145,7 +145,8 @@ Work CommunicatorImpl::start_coalesced(std::span<const TensorRef> tensors, DataT
   for (const TensorRef& tensor : tensors) {
     count = std::min(count + tensor.count, CoalescedCall::kBucketBytes / element_bytes(type));
   }
-  const CallArguments bucket{Collective::kAllReduce, nullptr, nullptr, count, type, op, 0};
+  CallArguments bucket{Collective::kAllReduce, nullptr, nullptr, count, type, op, 0};
+  bucket.tensors = 1;
   std::string codec;
   const Result<CallOptions> settled = settle(bucket, call_options, codec);
   if (!settled.ok()) return Work(std::make_shared<FailedWork>(settled.status()));

@@ -78,10 +78,10 @@ class CommunicatorImpl {
   // codec's text is kept in `codec`.
   Result<CallOptions> settle(const CallArguments& arguments, const CallOptions& call_options,
                              std::string& codec);
-  // Counts the call, and has the group measure what codecs do to its values if that is due. Blocks
-  // then, as tuning does.
+  // Has the group measure what codecs do to the call's values if that is due. Blocks then, as
+  // tuning does, and lowers what is left of the call's time.
   Status sample_errors(const PathContext& context, const CallArguments& arguments,
-                       const CallOptions& call_options);
+                       CallOptions& call_options);
   // With choice_mutex_ held.
   [[nodiscard]] PathContext choice_context(const CallArguments& arguments,
                                            const CallOptions& call_options) const;

@@ -14,7 +14,8 @@ namespace {
 constexpr size_t kRecentChoicesKept = 16;
 
 bool same_call(const CallArguments& a, const CallArguments& b) {
-  return a.collective == b.collective && a.count == b.count && a.type == b.type && a.op == b.op;
+  return a.collective == b.collective && a.count == b.count && a.type == b.type && a.op == b.op &&
+         (a.tensors != 0) == (b.tensors != 0);
 }
 
 }  // namespace
@@ -33,42 +34,54 @@ Result<CallOptions> CommunicatorImpl::settle(const CallArguments& arguments,
     context.table = table_.get();
   }
   if (needs_tuning(context, arguments, call_options)) TERSUM_RETURN_IF_ERROR(tune(false));
+  CallOptions settled = call_options;
   if (wants_samples(context, arguments, call_options)) {
-    TERSUM_RETURN_IF_ERROR(sample_errors(context, arguments, call_options));
+    TERSUM_RETURN_IF_ERROR(sample_errors(context, arguments, settled));
   }
   Result<PathChoice> choice = remembered_choice(arguments, call_options);
   if (!choice.ok()) return choice.status();
   codec = choice->codec;
-  CallOptions settled = call_options;
   settled.codec = codec;
   settled.plan = choice->plan;
   return settled;
 }
 
 Status CommunicatorImpl::sample_errors(const PathContext& context, const CallArguments& arguments,
-                                       const CallOptions& call_options) {
+                                       CallOptions& call_options) {
   TERSUM_RETURN_IF_ERROR(check_call(*member_, arguments, call_options));
+  constexpr int64_t kNsPerMs = 1'000'000;
+  const int64_t start_ns = progress_->clock().now_ns();
+  const int64_t all_ms =
+      call_options.timeout_ms > 0 ? call_options.timeout_ms : options_.timeout_ms;
+  const auto left_ms = [&] {
+    return std::max<int64_t>(all_ms - (progress_->clock().now_ns() - start_ns) / kNsPerMs, 1);
+  };
   const std::lock_guard one_at_a_time(sampling_mutex_);
-  std::vector<double> message;
+  const size_t count = arguments.count * part_count(arguments.collective, context.size);
+  uint64_t call = 0;
+  {
+    const std::lock_guard lock(member_->mutex);
+    call = member_->next_call;
+  }
   {
     const std::lock_guard lock(choice_mutex_);
-    if (!samples_.count_call(arguments, call_options)) return {};
-    message = samples_.measure(arguments, call_options,
-                               arguments.count * part_count(arguments.collective, context.size));
+    if (!samples_.is_due(arguments, call_options, call)) return {};
   }
   const Result<PlanErrorTerms> terms = error_terms(context, arguments, call_options);
   if (!terms.ok()) return terms.status();
+  std::vector<double> message = ErrorSamples::measure(arguments, call_options, count, call);
   CallOptions exactly;
   exactly.codec = "exact";
-  exactly.timeout_ms = call_options.timeout_ms;
+  exactly.timeout_ms = left_ms();
   const CallArguments sum{Collective::kAllReduce, message.data(),     message.data(),
                           message.size(),         DataType::kFloat64, ReduceOp::kSum};
   auto operation =
       start_call(member_, sum, exactly, options_.timeout_ms, 0, false, nullptr, nullptr);
   if (!operation.ok()) return operation.status();
   TERSUM_RETURN_IF_ERROR(operation.value()->wait(-1));
+  call_options.timeout_ms = left_ms();
   const std::lock_guard lock(choice_mutex_);
-  samples_.learn(arguments, call_options, message, terms.value(), context.size);
+  samples_.learn(arguments, call_options, count, message, terms.value(), context.size);
   return {};
 }
 
@@ -94,8 +107,11 @@ Result<PathChoice> CommunicatorImpl::remembered_choice(const CallArguments& argu
 
 PathContext CommunicatorImpl::choice_context(const CallArguments& arguments,
                                              const CallOptions& call_options) const {
-  return {member_->size(), member_->topology.get(), table_.get(), &rules_,
-          samples_.cheapest(arguments, call_options, call_options.max_rel_error)};
+  PathContext context{member_->size(), member_->topology.get(), table_.get(), &rules_, {}};
+  if (wants_samples(context, arguments, call_options)) {
+    context.sampled = samples_.cheapest(arguments, call_options, call_options.max_rel_error);
+  }
+  return context;
 }
 
 Result<PathChoice> CommunicatorImpl::choose(const CallArguments& arguments,

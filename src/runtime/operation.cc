@@ -273,6 +273,10 @@ void Operation::on_data(Node& node, InMessage message) {
     return;
   }
   if (agreeing_ && !has_scales_phase(got)) {
+    if (!may_be_ahead(message)) {
+      fail_protocol(node, got.from_rank, "data of the next stage that the plan does not have");
+      return;
+    }
     ahead_.push_back(std::move(message));
     return;
   }

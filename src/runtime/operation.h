@@ -143,6 +143,7 @@ class Operation final : public WorkImpl {
   Status begin_scales();
   bool measure_scales();
   void end_scales(Node& node);
+  [[nodiscard]] bool may_be_ahead(const InMessage& message) const;
   [[nodiscard]] static bool has_scales_phase(const MessageHeader& got);
   [[nodiscard]] size_t scale_index(size_t first) const;
   [[nodiscard]] const uint16_t* scales_at(size_t first) const;

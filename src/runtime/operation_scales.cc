@@ -80,6 +80,17 @@ const uint16_t* Operation::scales_at(size_t first) const {
   return sums_ == nullptr || agreeing_ ? nullptr : scales_.data() + scale_index(first);
 }
 
+// Whether a message of the call itself is one that a peer may send before this rank has all scales:
+// of the first window of a flow. What is kept is bounded by that.
+bool Operation::may_be_ahead(const InMessage& message) const {
+  const MessageHeader& got = message.header;
+  const CompiledPlan& plan = *call_plan_;
+  const int flow = find_flow(plan.in_lookup, got.chunk, got.phase, got.from_rank);
+  if (flow < 0 || ahead_.size() >= plan.in_flows.size() * plan.window) return false;
+  const ChunkRole& role = plan.roles[plan.in_flows[static_cast<size_t>(flow)].role];
+  return got.slice < std::min(plan.window, role.slices);
+}
+
 // Every rank has put its scales into these: the call itself can run.
 void Operation::end_scales(Node& node) {
   agreeing_ = false;

@@ -73,7 +73,7 @@ def test_other_data_means_another_codec(run_group: Run) -> None:
     def body(group: tersum.Communicator) -> list[tuple[str, float]]:
         seen = []
         x = data_of(group.rank)
-        for step in range(40):
+        for step in range(120):
             if step == 20:
                 x[7::64] *= 100
             out = group.all_reduce(np.abs(x), max_rel_error=8e-3, **HOW)
@@ -86,8 +86,9 @@ def test_other_data_means_another_codec(run_group: Run) -> None:
     assert first == second
     codecs = [codec for codec, _ in first]
     assert len(set(codecs[2:20])) == 1
-    assert codecs[-1] != codecs[19]
-    assert all(error <= 1.08 * 8e-3 for _, error in first[2:20] + first[34:])
+    # One call in 16 looks, by lot.
+    noticed = next(step for step in range(20, 100) if codecs[step] != codecs[19])
+    assert all(error <= 1.08 * 8e-3 for _, error in first[2:20] + first[noticed:])
 
 
 def test_sites_are_apart(run_group: Run) -> None:
@@ -135,6 +136,40 @@ def test_reduce_scatter_residual_and_async(run_group: Run) -> None:
         assert np.linalg.norm(added - 10 * whole) <= 2.2e-2 * np.linalg.norm(10 * whole)
         later = group.all_reduce_async(x, **how).result()
         assert np.linalg.norm(later - whole) <= 2.2e-2 * np.linalg.norm(whole)
+
+    run_group(2, body)
+
+
+def test_many_arrays_in_one_call_go_by_what_is_guaranteed(run_group: Run) -> None:
+    def body(group: tersum.Communicator) -> None:
+        arrays = [data_of(group.rank, count) for count in (1000, 3000)]
+        single = group.all_reduce(data_of(group.rank, 4000), max_rel_error=0.3, **HOW)
+        sums = group.all_reduce_coalesced(arrays, codec="auto", max_rel_error=1e-2)
+        for array, got in zip(arrays, sums, strict=True):
+            parts = group.all_gather(array, codec="exact").reshape(group.size, -1)
+            largest = float(np.abs(parts).max())
+            assert np.abs(got - parts.sum(0, np.float64)).max() <= 1e-2 * group.size * largest
+        assert single.size == 4000
+
+    run_group(2, body)
+
+
+def test_ranks_that_disagreed_once_agree_again(run_group: Run) -> None:
+    """One calls with another length, then names a codec. What follows is right."""
+
+    def body(group: tersum.Communicator) -> None:
+        x = data_of(group.rank, 6000)
+        how = {**HOW, "max_rel_error": 1e-2}
+        with pytest.raises(tersum.DisagreementError):
+            group.all_reduce(x[: 6000 - group.rank], **how)
+        with pytest.raises(tersum.DisagreementError):
+            if group.rank == 0:
+                group.all_reduce(x, codec="int8", plan="ring")
+            else:
+                group.all_reduce(x, **how)
+        parts = group.all_gather(x, codec="exact").reshape(group.size, -1)
+        for _ in range(600):
+            assert rel_error(group.all_reduce(x, **how), list(parts)) <= 1.1e-2
 
     run_group(2, body)
 

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/check.h"
 #include "codec/codec.h"
 #include "codec/kernels/added_terms.h"
 #include "codec/kernels/element_kernels.h"
 #include "codec/value_kind.h"
+#include "runtime/group_id.h"
 
 namespace tersum {
 namespace {
@@ -32,12 +34,31 @@ double squared_error(const Codec& codec, const std::vector<float>& values) {
   return sum;
 }
 
-// Which runs of kRunValues are looked at: evenly spaced, elsewhere at each of a site's calls.
+// Every bit of the result depends on all of `number` (the finalizer of splitmix64).
+uint64_t scrambled(uint64_t number) {
+  number = (number ^ (number >> 30)) * 0xbf58476d1ce4e5b9U;
+  number = (number ^ (number >> 27)) * 0x94d049bb133111ebU;
+  return number ^ (number >> 31);
+}
+
+// A number that is exact in float64, as are sums of it over 65,535 ranks.
+double digest_of(const CallArguments& arguments, const CallOptions& options) {
+  uint64_t digest = text_digest(options.site);
+  const auto fold = [&](auto field) {
+    digest = scrambled(digest + 0x9e3779b97f4a7c15U + static_cast<uint64_t>(field));
+  };
+  fold(arguments.collective);
+  fold(arguments.type);
+  fold(arguments.op);
+  fold(arguments.count);
+  return static_cast<double>(digest >> 28);
+}
+
+// Which runs of kRunValues are looked at: evenly spaced, elsewhere at each call.
 std::vector<size_t> run_starts(size_t count, uint64_t call) {
   const size_t runs = (count + ErrorSamples::kRunValues - 1) / ErrorSamples::kRunValues;
   const size_t taken = std::min(runs, ErrorSamples::kRuns);
-  // Multiples of the golden section fill a gap evenly, however many there are of them.
-  const double phase = std::fmod(static_cast<double>(call) * 0.6180339887498949, 1.0);
+  const double phase = std::ldexp(static_cast<double>(scrambled(call) >> 11), -53);
   std::vector<size_t> starts(taken);
   for (size_t i = 0; i < taken; ++i) {
     const double place =
@@ -95,15 +116,15 @@ ErrorSamples::Site& ErrorSamples::take(const CallArguments& arguments, const Cal
   return sites_.back();
 }
 
-bool ErrorSamples::count_call(const CallArguments& arguments, const CallOptions& options) {
-  const uint64_t call = take(arguments, options).calls++;
-  return call < 2 || call % (arguments.count < kLargeValues ? kEverySmall : kEvery) == 0;
+bool ErrorSamples::is_due(const CallArguments& arguments, const CallOptions& options,
+                          uint64_t call) const {
+  const Site* const site = find(arguments, options);
+  if (site == nullptr ? sites_.size() < kSitesKept : site->taken < 2) return true;
+  return scrambled(call) % (arguments.count < kLargeValues ? kEverySmall : kEvery) == 0;
 }
 
 std::vector<double> ErrorSamples::measure(const CallArguments& arguments,
-                                          const CallOptions& options, size_t count) const {
-  const Site* const site = find(arguments, options);
-  TERSUM_CHECK(site != nullptr && site->calls > 0);
+                                          const CallOptions& options, size_t count, uint64_t call) {
   const ValueKind kind = value_kind(arguments.type);
   const ElementKernels& kernels = element_kernels();
   const AddedTerms added{options.residual, options.bias,
@@ -111,28 +132,33 @@ std::vector<double> ErrorSamples::measure(const CallArguments& arguments,
   std::vector<float> sample;
   sample.reserve(kRuns * kRunValues);
   alignas(64) float run[kRunValues + kTilePad];
-  for (const size_t first : run_starts(count, site->calls - 1)) {
+  for (const size_t first : run_starts(count, call)) {
     const size_t here = std::min(kRunValues, count - first);
     kernels.load(kind, arguments.input, first, here, run);
     if (added.is_any()) add_terms(kernels, kind, added, first, here, run);
     sample.insert(sample.end(), run, run + here);
   }
   std::vector<double> message(sample.begin(), sample.end());
+  message.reserve(sample.size() + ladder().size() + 1);
   for (const std::string_view spec : ladder()) {
     message.push_back(squared_error(codec_of(spec), sample));
   }
+  message.push_back(digest_of(arguments, options));
   return message;
 }
 
-void ErrorSamples::learn(const CallArguments& arguments, const CallOptions& options,
+void ErrorSamples::learn(const CallArguments& arguments, const CallOptions& options, size_t count,
                          const std::vector<double>& summed, const PlanErrorTerms& terms,
                          int ranks) {
   const size_t codecs = ladder().size();
-  TERSUM_CHECK(summed.size() > codecs);
-  const std::vector<float> sums(summed.begin(), summed.end() - static_cast<ptrdiff_t>(codecs));
+  TERSUM_CHECK(summed.size() > codecs + 1);
+  if (summed.back() != ranks * digest_of(arguments, options)) return;
+  Site& site = take(arguments, options);
+  ++site.taken;
+  const std::vector<float> sums(summed.begin(), summed.end() - static_cast<ptrdiff_t>(codecs + 1));
   double size = 0;
   for (const float value : sums) size += static_cast<double>(value) * static_cast<double>(value);
-  if (!std::isfinite(size)) return;
+  if (!std::isfinite(size) || (size == 0 && sums.size() < count)) return;
   // Of `ranks` contributions `terms.contributions` are coded; errors of different codings add as
   // squares.
   const double coded = terms.contributions / static_cast<double>(ranks);
@@ -141,9 +167,9 @@ void ErrorSamples::learn(const CallArguments& arguments, const CallOptions& opti
   for (size_t i = 0; i < codecs; ++i) {
     const double moved =
         coded * summed[sums.size() + i] + results * squared_error(codec_of(ladder()[i]), sums);
-    errors[i] = moved == 0 ? 0 : std::sqrt(moved / size);
+    const double error = moved == 0 ? 0 : std::sqrt(moved / size);
+    errors[i] = std::isfinite(error) ? error : std::numeric_limits<double>::infinity();
   }
-  Site& site = take(arguments, options);
   site.errors[site.samples++ % kRecent] = std::move(errors);
 }
 
@@ -155,8 +181,7 @@ std::optional<SampledCodec> ErrorSamples::cheapest(const CallArguments& argument
   for (size_t i = ladder().size(); i-- > 0;) {
     double largest = 0;
     for (const std::vector<double>& errors : site->errors) {
-      // Not a number where a codec broke the sample: kept as too large.
-      if (!errors.empty() && !(errors[i] <= largest)) largest = errors[i];
+      if (!errors.empty()) largest = std::max(largest, errors[i]);
     }
     if (largest <= rel_error) return SampledCodec{ladder()[i], largest};
   }

@@ -9,7 +9,8 @@
 // Error here is relative and of a whole sum: ||result - exact|| / ||exact||, each a root of a sum
 // of squares. It says what is usual, where block_error_bound says what is possible.
 //
-// Thread safety: none of its own. Invariant: ranks that make the same calls hold the same state.
+// Thread safety: none of its own. Invariant: ranks hold the same state, also after calls in which
+// they disagreed: it changes only by messages that all of them have added to, about one call.
 #pragma once
 
 #include <array>
@@ -37,27 +38,31 @@ class ErrorSamples {
   static constexpr size_t kRuns = 8;
   static constexpr size_t kRunValues = 512;  // whole blocks of every codec of the ladder
   static constexpr size_t kSitesKept = 64;
-  static constexpr uint32_t kEvery = 16;
+  static constexpr uint64_t kEvery = 16;
   // Measuring takes half a millisecond, too much for every 16th call of arrays below this.
   static constexpr size_t kLargeValues = 65'536;
-  static constexpr uint32_t kEverySmall = 256;
+  static constexpr uint64_t kEverySmall = 256;
   static constexpr size_t kRecent = 4;
 
   // By wire bits, falling; of equal bits the slower one first.
   static const std::vector<std::string_view>& ladder();
 
-  // Counts a call; true where it is to be measured: the first two of a site (named by the options;
-  // one for each length, type, operation and collective) and every kEvery-th or kEverySmall-th.
-  bool count_call(const CallArguments& arguments, const CallOptions& options);
+  // Whether the call is to be measured whose number in its group is `call`: until its site (named
+  // by the options; one for each length, type, operation and collective) was twice, while there is
+  // room for sites; and by lot, one call in kEvery or kEverySmall.
+  [[nodiscard]] bool is_due(const CallArguments& arguments, const CallOptions& options,
+                            uint64_t call) const;
 
-  // What this rank adds to the group's message for the call counted last: the sample, then the
-  // squared error of each codec of the ladder on it. `count` values are the whole input.
-  [[nodiscard]] std::vector<double> measure(const CallArguments& arguments,
-                                            const CallOptions& options, size_t count) const;
+  // What this rank adds to the group's message: a sample, then the squared error of each codec of
+  // the ladder on it, then the site's digest. `count` values are the whole input.
+  [[nodiscard]] static std::vector<double> measure(const CallArguments& arguments,
+                                                   const CallOptions& options, size_t count,
+                                                   uint64_t call);
 
-  // From the sum of the ranks' messages; `terms` are those of the plan that the call would take. A
-  // sample with NaN or Inf teaches nothing.
-  void learn(const CallArguments& arguments, const CallOptions& options,
+  // From the sum of the ranks' messages; `terms` are those of the plan that the call would take.
+  // Nothing changes if the ranks' sites differ. A sample with NaN or Inf teaches nothing, nor do
+  // zeros out of more than what was looked at (`count` values).
+  void learn(const CallArguments& arguments, const CallOptions& options, size_t count,
              const std::vector<double>& summed, const PlanErrorTerms& terms, int ranks);
 
   // The codec of the fewest bits whose error stayed within `rel_error` in all recent samples of the
@@ -73,15 +78,15 @@ class ErrorSamples {
     ReduceOp op;
     size_t count;
     std::string name;
-    uint64_t calls = 0;
-    uint64_t samples = 0;
+    uint64_t taken = 0;    // messages
+    uint64_t samples = 0;  // of them that taught something
     // Of the last samples, by codec of the ladder.
     std::array<std::vector<double>, kRecent> errors;
   };
   [[nodiscard]] const Site* find(const CallArguments& arguments, const CallOptions& options) const;
   Site& take(const CallArguments& arguments, const CallOptions& options);
 
-  std::vector<Site> sites_;  // the one used longest ago first
+  std::vector<Site> sites_;  // the one measured longest ago first
 };
 
 }  // namespace tersum

@@ -45,25 +45,19 @@ std::vector<Values> bell_shaped(uint64_t seed, double outlier = 1) {
   return contributions;
 }
 
-// One call of all ranks; false where no sample was due.
-bool call(std::vector<ErrorSamples>& ranks, const std::vector<Values>& contributions,
-          const CallOptions& options) {
-  bool due = false;
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    due = ranks[rank].count_call(sum_of(contributions[rank]), options);
-  }
-  if (!due) return false;
+// The group's sample of one call, whether or not it is due.
+void measure(std::vector<ErrorSamples>& ranks, const std::vector<Values>& contributions,
+             const CallOptions& options, uint64_t number = 0) {
   std::vector<double> summed;
-  for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    const auto message =
-        ranks[rank].measure(sum_of(contributions[rank]), options, contributions[rank].size());
+  for (const Values& values : contributions) {
+    const auto message = ErrorSamples::measure(sum_of(values), options, values.size(), number);
     summed.resize(message.size());
     for (size_t i = 0; i < message.size(); ++i) summed[i] += message[i];
   }
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    ranks[rank].learn(sum_of(contributions[rank]), options, summed, kTwoStep, kRanks);
+    ranks[rank].learn(sum_of(contributions[rank]), options, contributions[rank].size(), summed,
+                      kTwoStep, kRanks);
   }
-  return true;
 }
 
 Values coded(const Codec& codec, const Values& values) {
@@ -100,7 +94,7 @@ TEST(ErrorSamples, FindWhatWholeSumsLose) {
   for (const double outlier : {1.0, 30.0}) {
     const auto contributions = bell_shaped(kSeed, outlier);
     std::vector<ErrorSamples> ranks(kRanks);
-    ASSERT_TRUE(call(ranks, contributions, within(1)));
+    measure(ranks, contributions, within(1));
     for (const std::string_view spec : ErrorSamples::ladder()) {
       const double error = whole_error(spec, contributions);
       // The codec itself or a cheaper one holds a little above its error, not a little below.
@@ -115,9 +109,9 @@ TEST(ErrorSamples, FindWhatWholeSumsLose) {
 
 TEST(ErrorSamples, AreTheSameOnAllRanks) {
   std::vector<ErrorSamples> ranks(kRanks);
-  call(ranks, bell_shaped(kSeed), within(1));
+  measure(ranks, bell_shaped(kSeed), within(1));
   const auto contributions = bell_shaped(kSeed + 1, 10);
-  call(ranks, contributions, within(1));
+  measure(ranks, contributions, within(1), 1);
   for (const double allowed : {1e-6, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0}) {
     const auto first = ranks[0].cheapest(sum_of(contributions[0]), within(1), allowed);
     for (size_t rank = 1; rank < ranks.size(); ++rank) {
@@ -129,7 +123,7 @@ TEST(ErrorSamples, AreTheSameOnAllRanks) {
 TEST(ErrorSamples, TakeTheFewestBitsThatHold) {
   std::vector<ErrorSamples> ranks(kRanks);
   const auto contributions = bell_shaped(kSeed);
-  call(ranks, contributions, within(1));
+  measure(ranks, contributions, within(1), 1);
   const auto codec = [&](double allowed) {
     return ranks[0].cheapest(sum_of(contributions[0]), within(1), allowed)->codec;
   };
@@ -146,58 +140,95 @@ TEST(ErrorSamples, AWorseSampleCountsForFourSamples) {
   const auto calm = bell_shaped(kSeed);
   const auto wild = bell_shaped(kSeed, 100);
   const auto codec = [&] { return ranks[0].cheapest(sum_of(calm[0]), within(1), 0.0105)->codec; };
-  const auto until_sample = [&](const std::vector<Values>& contributions) {
-    while (!call(ranks, contributions, within(1))) {
-    }
+  uint64_t number = 0;
+  const auto sample = [&](const std::vector<Values>& contributions) {
+    measure(ranks, contributions, within(1), number++);
   };
-  until_sample(calm);
+  sample(calm);
   EXPECT_EQ(codec(), "int8/128");
-  until_sample(wild);
+  sample(wild);
   EXPECT_NE(codec(), "int8/128");
-  for (int i = 0; i < 3; ++i) until_sample(calm);
+  for (int i = 0; i < 3; ++i) sample(calm);
   EXPECT_NE(codec(), "int8/128");
-  until_sample(calm);
+  sample(calm);
   EXPECT_EQ(codec(), "int8/128");
 }
 
-TEST(ErrorSamples, AreTakenAtTheFirstTwoCallsAndThenNowAndThen) {
-  ErrorSamples samples;
-  const Values values(1000), many(100'000);
-  std::vector<size_t> taken, taken_of_many;
-  for (size_t i = 0; i < 600; ++i) {
-    if (samples.count_call(sum_of(values), within(1))) taken.push_back(i);
-    if (i < 50 && samples.count_call(sum_of(many), within(1))) taken_of_many.push_back(i);
+TEST(ErrorSamples, AreTakenTwiceAndThenByLot) {
+  std::vector<ErrorSamples> ranks(kRanks);
+  for (const size_t count : {size_t{1000}, size_t{100'000}}) {
+    const std::vector<Values> ones(kRanks, Values(count, 1.0F));
+    const CallArguments arguments = sum_of(ones[0]);
+    for (uint64_t number = 0; number < 2; ++number) {
+      EXPECT_TRUE(ranks[0].is_due(arguments, within(1), number));
+      measure(ranks, ones, within(1), number);
+    }
+    size_t taken = 0;
+    for (uint64_t number = 0; number < 51'200; ++number) {
+      const bool due = ranks[0].is_due(arguments, within(1), number);
+      EXPECT_EQ(ranks[1].is_due(arguments, within(1), number), due);
+      taken += due ? 1 : 0;
+    }
+    const double expected =
+        51'200.0 /
+        (count < ErrorSamples::kLargeValues ? ErrorSamples::kEverySmall : ErrorSamples::kEvery);
+    EXPECT_NEAR(static_cast<double>(taken), expected, 5 * std::sqrt(expected));
+    EXPECT_TRUE(ranks[0].is_due(arguments, within(1, "elsewhere"), 0));
   }
-  EXPECT_EQ(taken, (std::vector<size_t>{0, 1, 256, 512}));
-  EXPECT_EQ(taken_of_many, (std::vector<size_t>{0, 1, 16, 32, 48}));
-  EXPECT_TRUE(samples.count_call(sum_of(values), within(1, "elsewhere")));
-  EXPECT_TRUE(samples.count_call(sum_of(Values(1001)), within(1)));
+}
+
+TEST(ErrorSamples, ACallInWhichRanksDisagreeLeavesNoTrace) {
+  std::vector<ErrorSamples> ranks(kRanks);
+  auto contributions = bell_shaped(kSeed);
+  contributions[1].resize(kCount - 1);  // another call, whose message is as long
+  measure(ranks, contributions, within(1));
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    EXPECT_FALSE(ranks[rank].cheapest(sum_of(contributions[rank]), within(1), 1).has_value());
+  }
+  contributions[1] = contributions[0];
+  for (uint64_t number = 0; number < 2; ++number) {
+    for (const ErrorSamples& rank : ranks) {
+      EXPECT_TRUE(rank.is_due(sum_of(contributions[0]), within(1), number));
+    }
+    measure(ranks, contributions, within(1), number);
+  }
+  for (uint64_t number = 0; number < 1000; ++number) {
+    for (const ErrorSamples& rank : ranks) {
+      EXPECT_EQ(rank.is_due(sum_of(contributions[0]), within(1), number),
+                ranks[0].is_due(sum_of(contributions[0]), within(1), number));
+    }
+  }
 }
 
 TEST(ErrorSamples, WhatIsNoNumberTeachesNothing) {
   std::vector<ErrorSamples> ranks(kRanks);
   auto contributions = bell_shaped(kSeed);
   for (float& value : contributions[2]) value = std::numeric_limits<float>::infinity();
-  ASSERT_TRUE(call(ranks, contributions, within(1)));
+  measure(ranks, contributions, within(1));
   EXPECT_FALSE(ranks[0].cheapest(sum_of(contributions[0]), within(1), 0.5).has_value());
 }
 
-TEST(ErrorSamples, ZerosCostNothingAndShortArraysAreTakenWhole) {
+TEST(ErrorSamples, ZerosCostNothingWhereNothingElseIs) {
   std::vector<ErrorSamples> ranks(kRanks);
-  std::vector<Values> zeros(kRanks, Values(700));
-  call(ranks, zeros, within(1));
+  const std::vector<Values> zeros(kRanks, Values(700));
+  measure(ranks, zeros, within(1));
   EXPECT_EQ(ranks[0].cheapest(sum_of(zeros[0]), within(1), 1e-9)->codec,
             ErrorSamples::ladder().back());
-  for (const size_t count : {size_t{1}, size_t{511}, size_t{512}, size_t{513}, size_t{4099}}) {
-    std::vector<ErrorSamples> group(kRanks);
-    std::vector<Values> ones(kRanks, Values(count, 1.0F));
-    const CallArguments arguments = sum_of(ones[0]);
-    ASSERT_TRUE(group[0].count_call(arguments, within(1)));
-    const size_t sample = std::min(count, ErrorSamples::kRuns * ErrorSamples::kRunValues);
-    const size_t measured = group[0].measure(arguments, within(1), count).size();
-    EXPECT_LE(measured, sample + ErrorSamples::ladder().size());
-    EXPECT_GT(measured, ErrorSamples::ladder().size());
+  // Of many values the sample may have missed the others.
+  const std::vector<Values> many(kRanks, Values(kCount));
+  measure(ranks, many, within(1));
+  EXPECT_FALSE(ranks[0].cheapest(sum_of(many[0]), within(1), 1).has_value());
+}
+
+TEST(ErrorSamples, ShortArraysAreTakenWhole) {
+  for (const size_t count : {size_t{1}, size_t{511}, size_t{512}, size_t{513}, size_t{4096}}) {
+    const Values ones(count, 1.0F);
+    EXPECT_EQ(ErrorSamples::measure(sum_of(ones), within(1), count, 7).size(),
+              count + ErrorSamples::ladder().size() + 1);
   }
+  const Values more(4099, 1.0F);
+  EXPECT_LE(ErrorSamples::measure(sum_of(more), within(1), more.size(), 7).size(),
+            ErrorSamples::kRuns * ErrorSamples::kRunValues + ErrorSamples::ladder().size() + 1);
 }
 
 TEST(ErrorSamples, SumsThatCancelAreMeasuredAsSuch) {
@@ -208,22 +239,33 @@ TEST(ErrorSamples, SumsThatCancelAreMeasuredAsSuch) {
     contributions[3][i] = 0.01F * contributions[3][i] - contributions[2][i];
   }
   std::vector<ErrorSamples> ranks(kRanks);
-  call(ranks, contributions, within(1));
+  measure(ranks, contributions, within(1), 1);
   EXPECT_GT(whole_error("int8/128", contributions), 0.3);
   EXPECT_EQ(ranks[0].cheapest(sum_of(contributions[0]), within(1), 0.1)->codec, "exact");
 }
 
-TEST(ErrorSamples, OldSitesAreForgotten) {
-  ErrorSamples samples;
-  const Values values(1000);
+TEST(ErrorSamples, SitesBeyondTheRoomAreMeasuredByLotOnly) {
+  std::vector<ErrorSamples> ranks(kRanks);
+  const std::vector<Values> ones(kRanks, Values(100, 1.0F));
+  const CallArguments arguments = sum_of(ones[0]);
   std::vector<std::string> names;
   names.reserve(ErrorSamples::kSitesKept + 1);
-  for (size_t i = 0; i <= ErrorSamples::kSitesKept; ++i) {
-    names.push_back(std::to_string(i));
-    for (int calls = 0; calls < 3; ++calls) samples.count_call(sum_of(values), within(1, names[i]));
+  for (size_t i = 0; i <= ErrorSamples::kSitesKept; ++i) names.push_back(std::to_string(i));
+  for (size_t i = 0; i < ErrorSamples::kSitesKept; ++i) {
+    for (uint64_t number = 0; number < 2; ++number) {
+      EXPECT_TRUE(ranks[0].is_due(arguments, within(1, names[i]), number));
+      measure(ranks, ones, within(1, names[i]), number);
+    }
   }
-  EXPECT_FALSE(samples.count_call(sum_of(values), within(1, names.back()))) << "its fourth call";
-  EXPECT_TRUE(samples.count_call(sum_of(values), within(1, names.front()))) << "the first, again";
+  size_t due = 0;
+  for (uint64_t number = 0; number < 2560; ++number) {
+    due += ranks[0].is_due(arguments, within(1, names.back()), number) ? 1 : 0;
+  }
+  EXPECT_LT(due, 30U);
+  // One that the lot fell on takes the place of the one measured longest ago.
+  measure(ranks, ones, within(1, names.back()));
+  EXPECT_TRUE(ranks[0].cheapest(arguments, within(1, names.back()), 1).has_value());
+  EXPECT_FALSE(ranks[0].cheapest(arguments, within(1, names.front()), 1).has_value());
 }
 
 }  // namespace
