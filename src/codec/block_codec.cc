@@ -6,7 +6,6 @@
 
 #include "base/check.h"
 #include "codec/combine_checks.h"
-#include "codec/element_checks.h"
 #include "codec/element_codec.h"
 #include "codec/element_formats.h"
 #include "codec/kernels/block_kernels.h"
@@ -15,15 +14,6 @@
 
 namespace tersum {
 namespace {
-
-// The same format in the general description, which the checks read.
-ElementFormat element_format_of(int bits, uint32_t block, ValueKind kind) {
-  ElementFormat format = bits == 8 ? integer_format<8>() : integer_format<4>();
-  format.kind = kind;
-  format.block = block;
-  complete_format(format);
-  return format;
-}
 
 std::unique_ptr<const Codec> make_general(int bits, uint32_t block, DataType type) {
   PlainSpec spec;
@@ -37,7 +27,6 @@ class BlockCodec final : public Codec {
       : spec_{bits == 8 ? "int8" : "int4", block, {}},
         type_(type),
         format_(make_block_format(value_kind(type), bits, block)),
-        element_format_(element_format_of(bits, block, format_.kind)),
         general_(make_general(bits, block, type)) {}
 
   [[nodiscard]] const CodecSpec& spec() const override { return spec_; }
@@ -59,7 +48,7 @@ class BlockCodec final : public Codec {
   void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
                    const SlicePlace& place) const override;
   [[nodiscard]] Status check_wire(const std::byte* wire, size_t count) const override {
-    return check_elements(element_format_, wire, count);
+    return general_->check_wire(wire, count);
   }
   void combine(std::span<const std::byte* const> wires, const void* own, size_t own_index,
                size_t count, const CombineFinish& finish, std::byte* wire_out, void* values_out,
@@ -77,8 +66,7 @@ class BlockCodec final : public Codec {
   CodecSpec spec_;
   DataType type_;
   BlockFormat format_;
-  ElementFormat element_format_;
-  // The same bytes by the general kernels, which can add to what they read.
+  // The same bytes by the general kernels, which can add to what they read, and its checks.
   std::unique_ptr<const Codec> general_;
 };
 

@@ -22,8 +22,6 @@ namespace {
 
 constexpr int32_t kLevels = 127;
 
-constexpr size_t round_up(size_t count, size_t to) { return (count + to - 1) / to * to; }
-
 // What one tile is worked on in.
 struct TileMemory {
   alignas(64) float values[kTileMemory];
@@ -37,14 +35,6 @@ struct TileMemory {
 float shared_scale(uint16_t bits) {
   const auto magnitude_end = static_cast<uint16_t>(kFloatInfinity >> 16);
   return bits < magnitude_end ? bf16_to_float(bits) : float_from_bits(kFloatNan);
-}
-
-// Values first.. of a slice, with what is added to them.
-void load_values(ValueKind kind, const void* values, size_t first, size_t count,
-                 const SlicePlace& place, float* tile) {
-  element_kernels().load(kind, values, first, count, tile);
-  if (!place.added.is_any()) return;
-  add_terms(element_kernels(), kind, place.added, place.first + first, count, tile);
 }
 
 // What is on the wire for some number of ranks: codes, without scales.
@@ -115,7 +105,8 @@ void IntegerCodec::add_values(const void* values, size_t first, size_t count,
                               const SlicePlace& place, TileMemory& memory) const {
   const ElementKernels& kernels = element_kernels();
   const size_t padded = round_up(count, format_.block);
-  load_values(format_.kind, values, first, count, place, memory.values);
+  load_with_terms(kernels, format_.kind, values, place.added, place.first, first, count,
+                  memory.values);
   std::fill(memory.values + count, memory.values + round_up(padded, kTilePad), 0.0F);
   for (size_t b = 0; b < padded / format_.block; ++b) {
     const float scale = shared_scale(*scale_at(place, first, b));
@@ -293,7 +284,8 @@ void IntegerSums::measure(const void* values, size_t count, uint32_t ranks, cons
   for (size_t first = 0; first < count; first += kTileValues) {
     const size_t here = std::min(kTileValues, count - first);
     const size_t padded = round_up(here, format.block);
-    load_values(format.kind, values, first, here, place, tile);
+    load_with_terms(element_kernels(), format.kind, values, place.added, place.first, first, here,
+                    tile);
     std::fill(tile + here, tile + round_up(padded, kTilePad), 0.0F);
     element_kernels().maxima(tile, format.block, padded / format.block, maxima);
     for (size_t b = 0; b < padded / format.block; ++b) {

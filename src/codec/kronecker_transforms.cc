@@ -4,17 +4,15 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <deque>
 #include <limits>
-#include <map>
-#include <mutex>
-#include <shared_mutex>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/check.h"
 #include "codec/codec.h"
 #include "codec/digest_name.h"
+#include "codec/known_numbers.h"
 #include "codec/kronecker_file.h"
 #include "codec/kronecker_matrix.h"
 
@@ -179,50 +177,8 @@ Status make_transform(std::span<const float> given1, std::span<const float> give
   return {};
 }
 
-class KroneckerTransforms {
- public:
-  Result<uint16_t> add(std::span<const float> p1, std::span<const float> p2,
-                       std::span<const float> diagonal) {
-    auto made = std::make_unique<Transform>();
-    TERSUM_RETURN_IF_ERROR(make_transform(p1, p2, diagonal, *made));
-    const std::unique_lock lock(mutex_);
-    const auto found = numbers_.find(made->view.name);
-    if (found != numbers_.end()) return found->second;
-    if (transforms_.size() == std::numeric_limits<uint16_t>::max()) {
-      return invalid_argument("this process knows 65,535 transforms already; use fewer");
-    }
-    transforms_.push_back(std::move(made));
-    const auto number = static_cast<uint16_t>(transforms_.size());
-    numbers_.emplace(transforms_.back()->view.name, number);
-    return number;
-  }
-
-  // 0: none.
-  uint16_t find(std::string_view name) {
-    const std::shared_lock lock(mutex_);
-    const auto found = numbers_.find(name);
-    return found == numbers_.end() ? uint16_t{0} : found->second;
-  }
-
-  void add_name(std::string_view name, uint16_t number) {
-    const std::unique_lock lock(mutex_);
-    numbers_.emplace(name, number);
-  }
-
-  const KroneckerTransform& at(uint16_t number) {
-    const std::shared_lock lock(mutex_);
-    TERSUM_CHECK(number >= 1 && number <= transforms_.size());
-    return transforms_[number - size_t{1}]->view;
-  }
-
- private:
-  std::shared_mutex mutex_;
-  std::deque<std::unique_ptr<Transform>> transforms_;
-  std::map<std::string, uint16_t, std::less<>> numbers_;  // by digest and by file
-};
-
-KroneckerTransforms& known_transforms() {
-  static auto* const transforms = new KroneckerTransforms();
+KnownNumbers<Transform>& known_transforms() {
+  static auto* const transforms = new KnownNumbers<Transform>("transforms");
   return *transforms;
 }
 
@@ -230,7 +186,10 @@ KroneckerTransforms& known_transforms() {
 
 Result<uint16_t> register_kronecker_transform(std::span<const float> p1, std::span<const float> p2,
                                               std::span<const float> diagonal) {
-  return known_transforms().add(p1, p2, diagonal);
+  auto made = std::make_unique<Transform>();
+  TERSUM_RETURN_IF_ERROR(make_transform(p1, p2, diagonal, *made));
+  const std::string& digest = made->view.name;
+  return known_transforms().add(digest, std::move(made));
 }
 
 Result<uint16_t> find_kronecker_transform(std::string_view name) {
@@ -238,16 +197,16 @@ Result<uint16_t> find_kronecker_transform(std::string_view name) {
   const Result<KroneckerNumbers> numbers = read_kronecker_file(name);
   if (!numbers.ok()) return numbers.status();
   const auto& [p1, p2, diagonal] = numbers.value();
-  Result<uint16_t> number = known_transforms().add(p1, p2, diagonal);
+  Result<uint16_t> number = register_kronecker_transform(p1, p2, diagonal);
   if (!number.ok()) {
     return bad_kronecker_file(name, "is refused: " + std::string(number.status().message()));
   }
-  known_transforms().add_name(name, number.value());
+  known_transforms().add_file(name, number.value());
   return number;
 }
 
 const KroneckerTransform& kronecker_transform(uint16_t number) {
-  return known_transforms().at(number);
+  return known_transforms().at(number).view;
 }
 
 }  // namespace tersum

@@ -4,16 +4,13 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <deque>
-#include <limits>
-#include <map>
-#include <mutex>
-#include <shared_mutex>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.h"
-#include "base/check.h"
 #include "codec/digest_name.h"
+#include "codec/known_numbers.h"
 #include "codec/number_file.h"
 
 namespace tersum {
@@ -47,53 +44,14 @@ Status check_levels(std::span<const float> levels) {
   return {};
 }
 
-class LevelTables {
- public:
-  Result<uint16_t> add(std::span<const float> levels) {
-    TERSUM_RETURN_IF_ERROR(check_levels(levels));
-    std::vector<float> kept(levels.begin(), levels.end());
-    // One zero, so that equal levels have equal digests.
-    for (float& level : kept) level += 0.0F;
-    const std::string name = digest_of(kept);
-    const std::unique_lock lock(mutex_);
-    if (const auto found = numbers_.find(name); found != numbers_.end()) return found->second;
-    if (tables_.size() == std::numeric_limits<uint16_t>::max()) {
-      return invalid_argument("this process knows 65,535 tables already; use fewer");
-    }
-    levels_.push_back(std::move(kept));
-    tables_.push_back({levels_.back(), name});
-    const auto number = static_cast<uint16_t>(tables_.size());
-    numbers_.emplace(name, number);
-    return number;
-  }
-
-  // 0: none.
-  uint16_t find(std::string_view name) {
-    const std::shared_lock lock(mutex_);
-    const auto found = numbers_.find(name);
-    return found == numbers_.end() ? uint16_t{0} : found->second;
-  }
-
-  void add_name(std::string_view name, uint16_t number) {
-    const std::unique_lock lock(mutex_);
-    numbers_.emplace(name, number);
-  }
-
-  const LevelTable& at(uint16_t number) {
-    const std::shared_lock lock(mutex_);
-    TERSUM_CHECK(number >= 1 && number <= tables_.size());
-    return tables_[number - size_t{1}];
-  }
-
- private:
-  std::shared_mutex mutex_;
-  std::deque<std::vector<float>> levels_;  // neither moves what it holds
-  std::deque<LevelTable> tables_;
-  std::map<std::string, uint16_t, std::less<>> numbers_;  // by digest and by file
+// Everything that a table points to.
+struct KeptTable {
+  std::vector<float> levels;
+  LevelTable view;
 };
 
-LevelTables& level_tables() {
-  static auto* const tables = new LevelTables();
+KnownNumbers<KeptTable>& known_tables() {
+  static auto* const tables = new KnownNumbers<KeptTable>("tables");
   return *tables;
 }
 
@@ -117,21 +75,28 @@ Result<std::vector<float>> parse_levels(std::string_view name, std::string_view 
 }  // namespace
 
 Result<uint16_t> register_level_table(std::span<const float> levels) {
-  return level_tables().add(levels);
+  TERSUM_RETURN_IF_ERROR(check_levels(levels));
+  auto made = std::make_unique<KeptTable>();
+  made->levels.assign(levels.begin(), levels.end());
+  // One zero, so that equal levels have equal digests.
+  for (float& level : made->levels) level += 0.0F;
+  made->view = {made->levels, digest_of(made->levels)};
+  const std::string& digest = made->view.name;
+  return known_tables().add(digest, std::move(made));
 }
 
 Result<uint16_t> find_level_table(std::string_view name) {
-  if (const uint16_t number = level_tables().find(name); number != 0) return number;
+  if (const uint16_t number = known_tables().find(name); number != 0) return number;
   const Result<std::string> text = read_number_file(kKind, name, kFileBytesMax);
   if (!text.ok()) return text.status();
   const Result<std::vector<float>> levels = parse_levels(name, text.value());
   if (!levels.ok()) return levels.status();
-  Result<uint16_t> number = level_tables().add(levels.value());
+  Result<uint16_t> number = register_level_table(levels.value());
   if (!number.ok()) return not_read(name, "is refused: " + std::string(number.status().message()));
-  level_tables().add_name(name, number.value());
+  known_tables().add_file(name, number.value());
   return number;
 }
 
-const LevelTable& level_table(uint16_t number) { return level_tables().at(number); }
+const LevelTable& level_table(uint16_t number) { return known_tables().at(number).view; }
 
 }  // namespace tersum

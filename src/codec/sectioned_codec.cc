@@ -58,19 +58,13 @@ void SectionedCodec::encode_loaded(SectionMemory& memory, size_t count, std::byt
   encode_section(memory.values, count, wire, place);
 }
 
-void SectionedCodec::load(const void* values, size_t first, size_t count, float* to,
-                          const SlicePlace& place) const {
-  element_kernels().load(kind_, values, first, count, to);
-  if (!place.added.is_any()) return;
-  add_terms(element_kernels(), kind_, place.added, place.first + first, count, to);
-}
-
 void SectionedCodec::encode(const void* values, size_t count, std::byte* wire,
                             const SlicePlace& place) const {
   SectionMemory& memory = section_memory();
   for (size_t first = 0; first < count; first += kLayoutValues) {
     const size_t here = std::min(kLayoutValues, count - first);
-    load(values, first, here, memory.values, place);
+    load_with_terms(element_kernels(), kind_, values, place.added, place.first, first, here,
+                    memory.values);
     encode_loaded(memory, here, wire, place_in(place, first));
     wire += section_bytes(here);
   }
@@ -124,7 +118,7 @@ void SectionedCodec::sum_section(std::span<const std::byte* const> wires, const 
   for (size_t i = 0; i < terms; ++i) {
     float* const to = i == 0 ? memory.values : memory.term;
     if (own != nullptr && i == own_index) {
-      load(own, first, count, to, place);
+      load_with_terms(element_kernels(), kind_, own, place.added, place.first, first, count, to);
     } else {
       decode_section(wires[wire++] + offset, count, 0, count, to, section);
     }

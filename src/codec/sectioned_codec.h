@@ -55,9 +55,6 @@ class SectionedCodec : public Codec {
   [[nodiscard]] double stored_error_bound(double absmax, double bound) const;
 
  private:
-  // Of the slice's values, with what is added to them.
-  void load(const void* values, size_t first, size_t count, float* to,
-            const SlicePlace& place) const;
   void store(SectionMemory& memory, size_t count, void* values, size_t first) const;
   void encode_loaded(SectionMemory& memory, size_t count, std::byte* wire,
                      const SlicePlace& place) const;

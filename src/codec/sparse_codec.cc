@@ -206,9 +206,8 @@ void SparseCodec::encode_section(const Section& section, SectionMemory& memory, 
 
 void SparseCodec::load_section(const void* values, const Section& section, float* to,
                                const SlicePlace& place) const {
-  element_kernels().load(kind_, values, section.first, section.count, to);
-  if (!place.added.is_any()) return;
-  add_terms(element_kernels(), kind_, place.added, place.first + section.first, section.count, to);
+  load_with_terms(element_kernels(), kind_, values, place.added, place.first, section.first,
+                  section.count, to);
 }
 
 void SparseCodec::encode(const void* values, size_t count, std::byte* wire,

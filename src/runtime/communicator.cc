@@ -122,8 +122,13 @@ Status CommunicatorImpl::run(const CallArguments& arguments, const CallOptions& 
   std::string codec;
   Result<CallOptions> settled = settle(arguments, call_options, codec);
   if (!settled.ok()) return settled.status();
+  return run_settled(arguments, *settled);
+}
+
+Status CommunicatorImpl::run_settled(const CallArguments& arguments,
+                                     const CallOptions& call_options) {
   auto operation =
-      start_call(member_, arguments, *settled, options_.timeout_ms, 0, false, nullptr, nullptr);
+      start_call(member_, arguments, call_options, options_.timeout_ms, 0, false, nullptr, nullptr);
   if (!operation.ok()) return operation.status();
   return operation.value()->wait(-1);
 }

@@ -78,6 +78,8 @@ class CommunicatorImpl {
   // codec's text is kept in `codec`.
   Result<CallOptions> settle(const CallArguments& arguments, const CallOptions& call_options,
                              std::string& codec);
+  // Of a call that leaves nothing open.
+  Status run_settled(const CallArguments& arguments, const CallOptions& call_options);
   // Has the group measure what codecs do to the call's values if that is due. Blocks then, as
   // tuning does, and lowers what is left of the call's time.
   Status sample_errors(const PathContext& context, const CallArguments& arguments,

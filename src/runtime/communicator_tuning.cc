@@ -75,10 +75,7 @@ Status CommunicatorImpl::sample_errors(const PathContext& context, const CallArg
   exactly.timeout_ms = left_ms();
   const CallArguments sum{Collective::kAllReduce, message.data(),     message.data(),
                           message.size(),         DataType::kFloat64, ReduceOp::kSum};
-  auto operation =
-      start_call(member_, sum, exactly, options_.timeout_ms, 0, false, nullptr, nullptr);
-  if (!operation.ok()) return operation.status();
-  TERSUM_RETURN_IF_ERROR(operation.value()->wait(-1));
+  TERSUM_RETURN_IF_ERROR(run_settled(sum, exactly));
   call_options.timeout_ms = left_ms();
   const std::lock_guard lock(choice_mutex_);
   samples_.learn(arguments, call_options, count, message, terms.value(), context.size);
@@ -144,9 +141,7 @@ Status CommunicatorImpl::tune(bool fresh) {
   request.key = tuning_key_;
   request.fresh = fresh;
   const RunCall run_call = [&](const CallArguments& arguments, const CallOptions& call_options) {
-    auto operation = start_call(member_, arguments, call_options, options_.timeout_ms, 0, false,
-                                nullptr, nullptr);
-    return operation.ok() ? operation.value()->wait(-1) : operation.status();
+    return run_settled(arguments, call_options);
   };
   Result<TuningTable> table = tune_group(request, progress_->clock(), run_call);
   if (!table.ok()) return table.status();

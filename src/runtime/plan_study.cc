@@ -6,6 +6,7 @@
 
 #include "codec/codec.h"
 #include "codec/shared_sums.h"
+#include "plan/collective_rules.h"
 #include "plan/cost_model.h"
 
 namespace tersum {
@@ -42,9 +43,7 @@ PlanPrediction prediction_of(const PricedPlan& plan) {
 // An all-reduce moves as many finished sums as contributions; the others move one of the two.
 double mean_wire_bytes(const Codec& codec, size_t count, Collective collective, int ranks) {
   const auto size = static_cast<uint32_t>(ranks);
-  const bool sums =
-      collective == Collective::kAllReduce || collective == Collective::kReduceScatter;
-  const Codec& sent = sums ? *summing_codec(codec, size, false) : codec;
+  const Codec& sent = reduces(collective) ? *summing_codec(codec, size, false) : codec;
   const auto contribution = static_cast<double>(sent.wire_bytes(count));
   if (collective != Collective::kAllReduce) return contribution;
   const Codec& gathered = sent.gathered(size);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "codec/shared_sums.h"
+#include "plan/collective_rules.h"
 #include "plan/plan.h"
 #include "plan/plan_fit.h"
 #include "runtime/call_counters.h"
@@ -96,13 +97,8 @@ Status check_added(const CallArguments& arguments, const CallOptions& options) {
   return {};
 }
 
-bool is_sum(const CallArguments& arguments) {
-  return arguments.collective == Collective::kAllReduce ||
-         arguments.collective == Collective::kReduceScatter;
-}
-
 Status check_ranks(const Member& member, const CallArguments& arguments, const Codec& codec) {
-  if (!is_sum(arguments)) return {};
+  if (!reduces(arguments.collective)) return {};
   return check_sum_ranks(codec, static_cast<uint32_t>(member.size()));
 }
 
@@ -114,7 +110,7 @@ bool is_ring(PlanKind kind) {
 // Two ranks have one hop, whatever it is called.
 Status check_hops(const Member& member, const CallArguments& arguments, const CallOptions& options,
                   const Codec& codec) {
-  if (codec.takes_hops() || !is_sum(arguments) || member.size() <= 2) return {};
+  if (codec.takes_hops() || !reduces(arguments.collective) || member.size() <= 2) return {};
   const PlanKind kind = options.plan != PlanKind::kAuto
                             ? options.plan
                             : choose_plan(arguments.collective, member.size(),
@@ -139,7 +135,7 @@ bool is_flattened(const CallArguments& arguments, const CallOptions& options, co
 // Sums whose codec gives back what it loses belong to a site, named by the caller: what one tensor
 // has lost must not be given to another that happens to be as long.
 bool feeds_back(const CallArguments& arguments, const Codec& codec) {
-  return codec.feeds_back() && is_sum(arguments);
+  return codec.feeds_back() && reduces(arguments.collective);
 }
 
 uint64_t site_of(const CallArguments& arguments, const CallOptions& options) {

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 import tersum
-from tersum._captured_calls import CapturedSite, read_capture
+from tersum._captured_calls import CapturedSite
 from tersum._level_tables import LEVEL_COUNTS
+from tersum.cli.captured_sites import read_sites
 from tersum.cli.command_error import CommandError
 
 # More values would not change a table of 16 levels.
@@ -40,12 +41,7 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Writes the file."""
-    sites = read_capture(arguments.capture)
-    if arguments.site is not None:
-        names = ", ".join(site.name for site in sites)
-        sites = [site for site in sites if site.name == arguments.site]
-        if not sites:
-            raise CommandError(f"the capture has no site {arguments.site!r}; its sites: {names}")
+    sites = read_sites(arguments.capture, arguments.site)
     values = np.concatenate(list(_blocks(sites, arguments.block)))
     levels = tersum.learn_table(values, arguments.levels, block=arguments.block)
     try:

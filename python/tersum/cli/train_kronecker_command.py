@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 import tersum
-from tersum._captured_calls import CapturedSite, read_capture
 from tersum._codec_quality import Truth
 from tersum._kronecker_data import common_channels, in_rows, read_data
 from tersum._kronecker_training import best_sides, first_transform, train
 from tersum._rank_groups import RankGroups
+from tersum.cli.captured_sites import read_sites
 from tersum.cli.command_error import CommandError
 
 Floats = npt.NDArray[np.float32]
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError("--steps must be 1 or more, --seed 0 or more", exit_status=2)
     info = tersum.codec_info(arguments.spec)
     sides = _sides(arguments.sides, info.block)
-    sites = _sites(arguments.capture, arguments.site)
+    sites = read_sites(arguments.capture, arguments.site)
     channels = common_channels(sites)
     # Without channels a value's factor goes by its place in its block.
     period = channels or info.block
@@ -145,14 +145,3 @@ def _sides(text: str | None, block: int) -> tuple[int, int]:
             exit_status=2,
         )
     return int(rows), int(columns)
-
-
-def _sites(directory: Path, name: str | None) -> list[CapturedSite]:
-    sites = read_capture(directory)
-    if name is None:
-        return sites
-    chosen = [site for site in sites if site.name == name]
-    if not chosen:
-        names = ", ".join(site.name for site in sites)
-        raise CommandError(f"the capture has no site {name!r}; its sites: {names}")
-    return chosen

@@ -54,14 +54,20 @@ void add_terms(const ElementKernels& kernels, ValueKind kind, const AddedTerms& 
   }
 }
 
+void load_with_terms(const ElementKernels& kernels, ValueKind kind, const void* values,
+                     const AddedTerms& added, size_t begin, size_t first, size_t count,
+                     float* tile) {
+  kernels.load(kind, values, first, count, tile);
+  if (added.is_any()) add_terms(kernels, kind, added, begin + first, count, tile);
+}
+
 void add_terms(ValueKind kind, const AddedTerms& added, size_t first, const std::byte* values,
                size_t count, std::byte* sums) {
   const ElementKernels& kernels = element_kernels();
   alignas(64) float tile[kTileMemory];
   for (size_t at = 0; at < count; at += kTileValues) {
     const size_t here = std::min(kTileValues, count - at);
-    kernels.load(kind, values, at, here, tile);
-    add_terms(kernels, kind, added, first + at, here, tile);
+    load_with_terms(kernels, kind, values, added, first, at, here, tile);
     kernels.store(kind, tile, here, sums, at);
   }
 }

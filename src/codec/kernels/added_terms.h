@@ -28,8 +28,14 @@ struct AddedTerms {
 void add_terms(const ElementKernels& kernels, ValueKind kind, const AddedTerms& added, size_t first,
                size_t count, float* values);
 
-// The same of values[0..count-1], which are number `first` on of the array, to `sums`, rounded to
-// the type.
+// Numbers first.. of `values`, a run of the array from number `begin` on, with what is added to
+// them: to `tile`, which is as `values` above.
+void load_with_terms(const ElementKernels& kernels, ValueKind kind, const void* values,
+                     const AddedTerms& added, size_t begin, size_t first, size_t count,
+                     float* tile);
+
+// Sums of values[0..count-1], which are number `first` on of the array, to `sums`, rounded to the
+// type.
 void add_terms(ValueKind kind, const AddedTerms& added, size_t first, const std::byte* values,
                size_t count, std::byte* sums);
 // The same of the types that are computed as they are.

@@ -22,6 +22,9 @@ inline constexpr size_t kTilePad = 64;
 inline constexpr size_t kTileMemory = kTileValues + kTilePad;
 inline constexpr size_t kTileBlocksMax = kTileMemory / 16;
 
+// To the next multiple, of blocks or of kTilePad.
+constexpr size_t round_up(size_t count, size_t to) { return (count + to - 1) / to * to; }
+
 // What is done to values before a Hadamard transform, or after it: one number for each value.
 struct RotationEnds {
   const float* signs = nullptr;

@@ -19,8 +19,6 @@ struct Tile {
   alignas(64) float values[kTileMemory];
 };
 
-constexpr size_t round_up(size_t count, size_t to) { return (count + to - 1) / to * to; }
-
 // Bounds on what a sum of decoded blocks may hold.
 struct ScaleRange {
   double largest = 0;  // of each contribution, added up

@@ -134,8 +134,7 @@ std::vector<double> ErrorSamples::measure(const CallArguments& arguments,
   alignas(64) float run[kRunValues + kTilePad];
   for (const size_t first : run_starts(count, call)) {
     const size_t here = std::min(kRunValues, count - first);
-    kernels.load(kind, arguments.input, first, here, run);
-    if (added.is_any()) add_terms(kernels, kind, added, first, here, run);
+    load_with_terms(kernels, kind, arguments.input, added, 0, first, here, run);
     sample.insert(sample.end(), run, run + here);
   }
   std::vector<double> message(sample.begin(), sample.end());

@@ -203,10 +203,7 @@ bool wants_samples(const PathContext& context, const CallArguments& arguments,
                    const CallOptions& options) {
   if (options.codec != kAutoCodec || !(options.max_rel_error > 0)) return false;
   if (!std::isfinite(options.max_rel_error) || arguments.tensors != 0) return false;
-  if (arguments.collective != Collective::kAllReduce &&
-      arguments.collective != Collective::kReduceScatter) {
-    return false;
-  }
+  if (!reduces(arguments.collective)) return false;
   const TuningRule* rule = rule_for(context, arguments);
   if (rule != nullptr && !rule->codec.empty()) return false;
   return lossy_may_serve(context, arguments, options);

@@ -12,6 +12,7 @@
 
 #include "codec/channel_state.h"
 #include "codec/codec.h"
+#include "coded_slices.h"
 
 namespace tersum {
 namespace {
@@ -43,18 +44,6 @@ ChannelState learned(size_t channels) {
   const Floats sums = normal_values(64 * channels, kSeed, channels);
   state.observe(sums.data(), sums.size(), DataType::kFloat32, 1);
   return state;
-}
-
-Bytes encode(const Codec& codec, const Floats& values, const SlicePlace& place = {}) {
-  Bytes wire(codec.wire_bytes(values.size()));
-  codec.encode(values.data(), values.size(), wire.data(), place);
-  return wire;
-}
-
-Floats decode(const Codec& codec, const Bytes& wire, size_t count, const SlicePlace& place = {}) {
-  Floats values(count);
-  codec.decode(wire.data(), count, values.data(), place);
-  return values;
 }
 
 Floats multiplied(Floats values, const float* factors, size_t channels, size_t first) {

@@ -17,6 +17,7 @@
 #include "codec/force_isa.h"
 #include "codec/kronecker_matrix.h"
 #include "codec/kronecker_transforms.h"
+#include "coded_slices.h"
 #include "golden_transforms.h"
 #include "tersum/codec_info.h"
 
@@ -82,18 +83,6 @@ const Codec& codec_of(const std::string& spec, DataType type = DataType::kFloat3
   const Result<const Codec*> found = find_codec(spec, type, ReduceOp::kSum);
   EXPECT_TRUE(found.ok()) << spec << ": " << found.status().message();
   return *found.value();
-}
-
-Bytes encode(const Codec& codec, const Floats& values, const SlicePlace& place = {}) {
-  Bytes wire(codec.wire_bytes(values.size()));
-  codec.encode(values.data(), values.size(), wire.data(), place);
-  return wire;
-}
-
-Floats decode(const Codec& codec, const Bytes& wire, size_t count, const SlicePlace& place = {}) {
-  Floats values(count);
-  codec.decode(wire.data(), count, values.data(), place);
-  return values;
 }
 
 SlicePlace place_at(size_t first) {

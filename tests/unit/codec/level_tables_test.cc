@@ -1,18 +1,22 @@
 // Tables of levels: from numbers and from files, their names, and what is refused.
 #include "codec/level_tables.h"
+#include "codec/digest_name.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "codec/codec.h"
+#include "codec/digest_name.h"
 #include "golden_tables.h"
 #include "tersum/codec_info.h"
 #include "tersum/codec_payload.h"
@@ -71,6 +75,18 @@ TEST(LevelTables, AFileThatWasMissingMayComeLater) {
   EXPECT_THAT(error_of(file.spec()), HasSubstr("2, 4, 8 or 16 levels, not 1"));
   file.write("0 1");
   EXPECT_TRUE(normalize_codec(file.spec()).ok());
+}
+
+TEST(LevelTables, AFilesNameCannotStandForOtherLevelsThanItsDigest) {
+  const std::vector<float> levels = {-0.375F, 0.8125F};
+  const std::string digest = digest_name(std::as_bytes(std::span(levels)));
+  std::ofstream(digest) << "-1 1";
+  const std::string of_file = normalize_codec("table:" + digest).value();
+  std::filesystem::remove(digest);
+  EXPECT_NE(of_file, "table:" + digest + "/64");
+  EXPECT_EQ(register_table(levels).value(), "table:" + digest);
+  const LevelTable& found = level_table(find_level_table(digest).value());
+  EXPECT_TRUE(std::ranges::equal(found.levels, levels));
 }
 
 TEST(LevelTables, WrongOnesAreRefusedWithThePlace) {
