@@ -36,18 +36,15 @@ class IntegerCoder {
 // Adding 2^(e + 23 - m), e the value's exponent or the least normal one, leaves the value in steps
 // of its own grid in the sum's lowest bits, rounded by the addition itself. With the exponent field
 // added to those they are the code: a carry out of the mantissa goes where it belongs.
-template <bool kBytes>
+template <int kBits, int kMantissa>
 class MinifloatCoder {
  public:
   explicit MinifloatCoder(const ElementFormat& format)
-      : to_code_(23 - format.mantissa_bits),
-        up_(static_cast<int>(32 - format.bits)),
-        least_field_((127 + format.least_exponent) << 23),
-        level_max_(format.level_max) {
+      : least_field_((127 + format.least_exponent) << 23), level_max_(format.level_max) {
     // The exponent field that the least normal number has is no part of the code; what takes it out
     // modulo 2^bits is even, so that ties stay ties to even.
-    const int32_t rebias = -(least_field_ >> to_code_) & ((1 << format.bits) - 1);
-    to_grid_ = ((23 - format.mantissa_bits) << 23) + rebias;
+    const int32_t rebias = -(least_field_ >> kToCode) & ((1 << kBits) - 1);
+    to_grid_ = (kToCode << 23) + rebias;
   }
 
   HWY_INLINE VI code(VF scaled) const {
@@ -59,23 +56,25 @@ class MinifloatCoder {
                                hn::Set(di, least_field_));
     const auto grid = hn::BitCast(df, hn::Add(field, hn::Set(di, to_grid_)));
     const auto steps = hn::BitCast(di, hn::Add(magnitude, grid));
-    const auto code = hn::Add(steps, hn::ShiftRightSame(field, to_code_));
-    // The code to the top of the lane, the sign into its place, and back: as signed bytes, or as
-    // the bits that shorter codes have.
-    const auto sign = hn::And(bits, hn::Set(di, INT32_MIN));
-    const auto top = hn::Or(hn::ShiftLeftSame(code, up_), sign);
-    if constexpr (kBytes) return hn::ShiftRight<24>(top);
-    return hn::BitCast(di, hn::ShiftRightSame(hn::BitCast(DU(), top), up_));
+    const auto code = hn::Add(steps, hn::ShiftRight<kToCode>(field));
+    // The sign to its place and the code below it: as signed bytes, or as the bits that shorter
+    // codes have.
+    const auto low = hn::Set(di, (1 << (kBits - 1)) - 1);
+    if constexpr (kBits == 8) return select_bits(low, code, hn::ShiftRight<24>(bits));
+    const auto top = hn::BitCast(di, hn::ShiftRight<32 - kBits>(hn::BitCast(DU(), bits)));
+    return select_bits(low, code, top);
   }
 
  private:
-  int to_code_;
-  int up_;
+  static constexpr int kToCode = 23 - kMantissa;
+
   int32_t least_field_;
   int32_t to_grid_;
   float level_max_;
 };
 
+// `kWide`: of more than 128 levels, whose codes become signed bytes.
+template <bool kWide>
 class TableCoder {
  public:
   explicit TableCoder(const ElementFormat& format)
@@ -85,10 +84,9 @@ class TableCoder {
     const DI di;
     auto code = hn::Zero(di);
     for (uint32_t k = 0; k < count_; ++k) {
-      const auto above = hn::Ge(scaled, hn::Set(DF(), thresholds_[k]));
-      code = hn::Sub(code, hn::BitCast(di, hn::VecFromMask(DF(), above)));
+      code = add_one_where(hn::Ge(scaled, hn::Set(DF(), thresholds_[k])), code);
     }
-    // As signed bytes.
+    if constexpr (!kWide) return code;
     return hn::ShiftRight<24>(hn::ShiftLeft<24>(code));
   }
 
@@ -192,9 +190,39 @@ HWY_NOINLINE void quantize_with(const Coder& coder, const float* HWY_RESTRICT ti
 
 // What the vectors above do not cover: NaN, zero and tiny scales, and integers beyond the last
 // code, which a clamped scale gives.
-inline bool is_special(const ElementFormat& format, const BlockScale& scale) {
+class SpecialScales {
+ public:
   // A power of two may be clamped anywhere above half of the largest scale.
-  return !(scale.scale > 0) || scale.pre != 1.0F || scale.scale > 0.5F * format.scale_max;
+  explicit SpecialScales(const ElementFormat& format)
+      : range_(float_bits(0.5F * format.scale_max) - kLeastNormalBits) {}
+
+  [[nodiscard]] HWY_INLINE bool has(const BlockScale& scale) const {
+    return float_bits(scale.scale) - kLeastNormalBits > range_;
+  }
+  // One look over all without a branch.
+  [[nodiscard]] HWY_INLINE bool has_any(const BlockScale* HWY_RESTRICT scales,
+                                        size_t blocks) const {
+    uint32_t most = 0;
+    for (size_t b = 0; b < blocks; ++b) {
+      most = std::max(most, float_bits(scales[b].scale) - kLeastNormalBits);
+    }
+    return most > range_;
+  }
+
+ private:
+  uint32_t range_;
+};
+
+// Codes the special blocks of a tile again, by `code`(block, number of its first value); `all`:
+// every block is.
+template <class Code>
+HWY_INLINE void code_special(const ElementFormat& format, const BlockScale* HWY_RESTRICT scales,
+                             size_t blocks, bool all, const Code& code) {
+  const SpecialScales special(format);
+  if (HWY_LIKELY(!all && !special.has_any(scales, blocks))) return;
+  for (size_t b = 0; b < blocks; ++b) {
+    if (all || special.has(scales[b])) code(b, b * format.block);
+  }
 }
 
 void quantize_by_table(const ElementFormat& format, const float* tile, size_t count,
@@ -208,7 +236,31 @@ void quantize_by_table(const ElementFormat& format, const float* tile, size_t co
     return quantize_with(TreeCoder(format), tile, count, format.block, scales, codes);
   }
 #endif
-  quantize_with(TableCoder(format), tile, count, format.block, scales, codes);
+  if (format.threshold_count < 128) {
+    return quantize_with(TableCoder<false>(format), tile, count, format.block, scales, codes);
+  }
+  quantize_with(TableCoder<true>(format), tile, count, format.block, scales, codes);
+}
+
+void quantize_minifloats(const ElementFormat& format, const float* tile, size_t count,
+                         const BlockScale* scales, uint8_t* codes) {
+  const auto with = [&](const auto& coder) {
+    quantize_with(coder, tile, count, format.block, scales, codes);
+  };
+  switch (format.bits * 10 + static_cast<uint32_t>(format.mantissa_bits)) {
+    case 83:
+      return with(MinifloatCoder<8, 3>(format));
+    case 82:
+      return with(MinifloatCoder<8, 2>(format));
+    case 63:
+      return with(MinifloatCoder<6, 3>(format));
+    case 62:
+      return with(MinifloatCoder<6, 2>(format));
+    case 41:
+      return with(MinifloatCoder<4, 1>(format));
+    default:
+      element_reference().quantize(format, tile, count, scales, codes);
+  }
 }
 
 void quantize_tile(const ElementFormat& format, const float* tile, size_t count,
@@ -219,23 +271,17 @@ void quantize_tile(const ElementFormat& format, const float* tile, size_t count,
       quantize_with(IntegerCoder(format), tile, count, format.block, scales, codes);
       break;
     case ElementFamily::kMinifloat:
-      if (format.bits == 8) {
-        quantize_with(MinifloatCoder<true>(format), tile, count, format.block, scales, codes);
-      } else {
-        quantize_with(MinifloatCoder<false>(format), tile, count, format.block, scales, codes);
-      }
+      quantize_minifloats(format, tile, count, scales, codes);
       break;
     case ElementFamily::kTable:
       quantize_by_table(format, tile, count, scales, codes);
       break;
   }
   // A scale that was rounded down leaves integers beyond the last code in any block.
-  const bool any = format.family == ElementFamily::kInteger && format.rule == ScaleRule::kE8M0Floor;
-  for (size_t b = 0; b < count / format.block; ++b) {
-    if (!any && !is_special(format, scales[b])) continue;
-    const size_t at = b * format.block;
+  const bool all = format.family == ElementFamily::kInteger && format.rule == ScaleRule::kE8M0Floor;
+  code_special(format, scales, count / format.block, all, [&](size_t b, size_t at) {
     element_reference().quantize(format, tile + at, format.block, scales + b, codes + at);
-  }
+  });
 }
 
 template <bool kAdd, class Levels>

@@ -15,7 +15,6 @@ constexpr int kE8M0Last = 254;  // 255 stands for NaN
 constexpr std::byte kE8M0Nan{0xff};
 constexpr std::byte kE4M3Nan{0x7f};
 constexpr uint8_t kE4M3Last = 0x7e;  // 448
-constexpr size_t kMeanLanes = 16;
 
 int floor_log2(float value) {
   int exponent = 0;
@@ -177,67 +176,8 @@ float choose_scale(const ElementFormat& format, uint32_t absmax_bits, float tens
   return 0;
 }
 
-// Powers of two, without the calls and divisions of the general way where everything is normal, and
-// without a branch for each block: the few others are done again.
-void choose_powers(const ElementFormat& format, const uint32_t* absmax_bits, size_t blocks,
-                   std::byte* wire, BlockScale* scales) {
-  constexpr uint32_t kMantissa = 0x007fffffU;
-  constexpr int kLeast = -100;
-  const uint32_t level_bits = float_bits(format.level_max);
-  // Carries into the exponent where the mantissa is larger than the level's.
-  const uint32_t up = format.rule == ScaleRule::kE8M0Up ? kMantissa - (level_bits & kMantissa) : 0;
-  const int level_field = static_cast<int>(level_bits >> 23);
-  const int to_byte = kE8M0Bias - format.scale_exponent;
-  const auto range = static_cast<uint32_t>(std::min(exponent_of(format.scale_max), 120) - kLeast);
-  uint32_t special = 0;
-  const auto is_special = [&](uint32_t bits, int exponent) {
-    const bool beyond = static_cast<uint32_t>(exponent - kLeast) > range;
-    return static_cast<uint32_t>(beyond) | static_cast<uint32_t>(bits >= format.overflow_bits) |
-           static_cast<uint32_t>(bits < kLeastNormalBits);
-  };
-  const auto exponent_at = [&](size_t b) {
-    return static_cast<int>((absmax_bits[b] + up) >> 23) - level_field;
-  };
-  for (size_t b = 0; b < blocks; ++b) {
-    const int exponent = exponent_at(b);
-    special |= is_special(absmax_bits[b], exponent);
-    wire[b] = static_cast<std::byte>(exponent + to_byte);
-    scales[b] = {float_from_bits(static_cast<uint32_t>(127 + exponent) << 23), 1,
-                 float_from_bits(static_cast<uint32_t>(127 - exponent) << 23)};
-  }
-  if (special == 0) return;
-  for (size_t b = 0; b < blocks; ++b) {
-    if (is_special(absmax_bits[b], exponent_at(b)) == 0) continue;
-    scales[b] = make_block_scale(choose_scale(format, absmax_bits[b], 0, wire + b));
-  }
-}
-
-// The general way without its calls, for a tensor scale that leaves all blocks' scales normal.
-void choose_e4m3(const ElementFormat& format, const uint32_t* absmax_bits, size_t blocks,
-                 float tensor_scale, std::byte* wire, BlockScale* scales) {
-  for (size_t b = 0; b < blocks; ++b) {
-    if (absmax_bits[b] >= format.overflow_bits) {
-      scales[b] = make_block_scale(choose_scale(format, absmax_bits[b], tensor_scale, wire + b));
-      continue;
-    }
-    const float absmax = float_from_bits(absmax_bits[b]);
-    const uint8_t byte = nearest_e4m3(absmax / format.level_max / tensor_scale);
-    wire[b] = static_cast<std::byte>(byte);
-    const float scale = kE4M3Values[byte] * tensor_scale;
-    scales[b] = {scale, 1, byte == 0 ? BlockScale().inverse : 1.0F / scale};
-  }
-}
-
 void choose_scales(const ElementFormat& format, const uint32_t* absmax_bits, size_t blocks,
                    float tensor_scale, std::byte* wire, BlockScale* scales) {
-  // The least e4m3 number above 0 is 2^-9.
-  if (format.rule == ScaleRule::kE4M3Tensor &&
-      tensor_scale * 0x1p-9F >= float_from_bits(kLeastNormalBits)) {
-    return choose_e4m3(format, absmax_bits, blocks, tensor_scale, wire, scales);
-  }
-  if (format.rule == ScaleRule::kE8M0Up || format.rule == ScaleRule::kE8M0Floor) {
-    return choose_powers(format, absmax_bits, blocks, wire, scales);
-  }
   const size_t bytes = scale_bytes(format.rule);
   for (size_t b = 0; b < blocks; ++b) {
     scales[b] =
@@ -245,27 +185,20 @@ void choose_scales(const ElementFormat& format, const uint32_t* absmax_bits, siz
   }
 }
 
-float choose_mean_scale(const ElementFormat& format, uint32_t absmax_bits, const float* values,
-                        size_t count, std::byte* wire) {
-  if (absmax_bits >= format.overflow_bits) {
-    write_nan_scale(format, wire);
-    return float_from_bits(kFloatNan);
-  }
-  // Sixteen sums side by side, halved step by step: an order that no vector length changes. Each
-  // term is scaled by 2^-10 so that 1,024 of the largest numbers do not overflow.
-  std::array<float, kMeanLanes> sums{};
-  for (size_t i = 0; i < count; i += kMeanLanes) {
-    for (size_t lane = 0; lane < kMeanLanes; ++lane) {
-      sums[lane] += std::abs(load_unaligned<float>(values + i + lane)) * 0x1p-10F;
+void choose_means(const ElementFormat& format, const uint32_t* absmax_bits, const float* sums,
+                  size_t count, std::byte* wire, BlockScale* scales) {
+  for (size_t b = 0; b < block_count(format, count); ++b) {
+    const size_t values = std::min<size_t>(format.block, count - b * format.block);
+    if (absmax_bits[b] >= format.overflow_bits) {
+      write_nan_scale(format, wire + 2 * b);
+      scales[b] = make_block_scale(float_from_bits(kFloatNan));
+      continue;
     }
+    const float mean = sums[b] * (1 / (kMeanFactor * static_cast<float>(values)));
+    const float scale = std::min(bf16_to_float(float_to_bf16(mean)), format.scale_max);
+    write_bf16(scale, wire + 2 * b);
+    scales[b] = make_block_scale(scale);
   }
-  for (size_t half = kMeanLanes / 2; half > 0; half /= 2) {
-    for (size_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
-  }
-  const float mean = sums[0] * (1024.0F / static_cast<float>(count));
-  const float scale = std::min(bf16_to_float(float_to_bf16(mean)), format.scale_max);
-  write_bf16(scale, wire);
-  return scale;
 }
 
 float read_scale(const ElementFormat& format, const std::byte* wire, float tensor_scale) {
@@ -294,6 +227,13 @@ void read_scales(const ElementFormat& format, const std::byte* wire, size_t bloc
       const auto byte = static_cast<uint8_t>(wire[b]);
       const float scale = kE4M3Values[byte | (byte >> 7) * 0x7fU] * tensor_scale;
       scales[b].scale = canonical_nan(scale);
+    }
+    return;
+  }
+  if (scale_bytes(format.rule) == 2) {
+    for (size_t b = 0; b < blocks; ++b) {
+      const uint32_t bits = uint32_t{load_unaligned<uint16_t>(wire + 2 * b)} << 16;
+      scales[b].scale = float_from_bits(bits >= kFloatInfinity ? kFloatNan : bits);
     }
     return;
   }

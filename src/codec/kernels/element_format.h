@@ -115,19 +115,27 @@ void complete_format(ElementFormat& format);
 // `wire`.
 float choose_scale(const ElementFormat& format, uint32_t absmax_bits, float tensor_scale,
                    std::byte* wire);
-// For ScaleRule::kBf16Mean, from the block's values (`count` of them, padded with zeros to a
-// multiple of 16).
-float choose_mean_scale(const ElementFormat& format, uint32_t absmax_bits, const float* values,
-                        size_t count, std::byte* wire);
 // For the blocks of a tile: the scales that choose_scale() gives, those bytes, and what coding
 // takes.
 void choose_scales(const ElementFormat& format, const uint32_t* absmax_bits, size_t blocks,
                    float tensor_scale, std::byte* wire, BlockScale* scales);
+// A mean is taken of this many sums side by side, of terms that are multiplied by a factor: 1,024
+// of the largest numbers do not overflow then.
+inline constexpr size_t kMeanLanes = 16;
+inline constexpr float kMeanFactor = 0x1p-10F;
+// ScaleRule::kBf16Mean: the same for the blocks of `count` values, from what
+// ElementKernels::magnitudes says of them.
+void choose_means(const ElementFormat& format, const uint32_t* absmax_bits, const float* sums,
+                  size_t count, std::byte* wire, BlockScale* scales);
 // The scale that stands on the wire. What is no number, or negative, stands for NaN.
 float read_scale(const ElementFormat& format, const std::byte* wire, float tensor_scale);
 // Of `blocks` blocks, to scales[b].scale.
 void read_scales(const ElementFormat& format, const std::byte* wire, size_t blocks,
                  float tensor_scale, BlockScale* scales);
+// True if it leaves every scale of a block normal, or 0: the least e4m3 number above 0 is 2^-9.
+inline bool is_wide_tensor_scale(float tensor_scale) {
+  return tensor_scale * 0x1p-9F >= float_from_bits(kLeastNormalBits);
+}
 // kE4M3Tensor: from the slice's largest finite magnitude.
 float choose_tensor_scale(const ElementFormat& format, uint32_t absmax_bits);
 // Makes what is no number, or negative, NaN.

@@ -12,6 +12,7 @@
 #include "codec/kernels/element_products-inl.h"
 #include "codec/kernels/element_rotation-inl.h"
 #include "codec/kernels/element_rounding-inl.h"
+#include "codec/kernels/element_scales-inl.h"
 #include "codec/kernels/element_shifts-inl.h"
 #include "codec/kernels/element_tiles-inl.h"
 #include "hwy/highway.h"
@@ -25,12 +26,12 @@ const ElementKernels* element_table() { return nullptr; }
 #else
 const ElementKernels* element_table() {
   static constexpr ElementKernels kTable = {
-      load_tile,          store_tile,          add_tile,
-      finish_tile,        multiply_tile,       limit_tile,
-      tile_maxima,        quantize_tile,       quantize_random_tile,
-      dequantize_tile,    dequantize_add_tile, add_shifted_codes,
-      scale_shifted_sums, pack_codes,          unpack_codes,
-      rotate_tile,        unrotate_tile,       multiply_blocks_tile};
+      load_tile,           store_tile,          add_tile,          finish_tile,
+      multiply_tile,       limit_tile,          tile_maxima,       tile_magnitudes,
+      choose_tile_scales,  choose_tile_means,   quantize_tile,     quantize_random_tile,
+      dequantize_tile,     dequantize_add_tile, add_shifted_codes, scale_shifted_sums,
+      pack_codes,          unpack_codes,        rotate_tile,       unrotate_tile,
+      multiply_blocks_tile};
   return &kTable;
 }
 #endif  // HWY_TARGET

@@ -45,6 +45,14 @@ struct ElementKernels {
   // The largest magnitude of each block, as float32 bits. Here and in quantize the values may lie
   // unaligned, outside a tile, where there are whole vectors of them.
   void (*maxima)(const float* tile, size_t block, size_t blocks, uint32_t* maxima);
+  // Sums of each block's magnitudes times kMeanFactor, in the order that docs/codecs.md gives for
+  // the mean. The values may lie anywhere.
+  void (*magnitudes)(const float* tile, size_t block, size_t blocks, float* sums);
+  // As the functions of element_format.h.
+  void (*choose_scales)(const ElementFormat& format, const uint32_t* absmax_bits, size_t blocks,
+                        float tensor_scale, std::byte* wire, BlockScale* scales);
+  void (*choose_means)(const ElementFormat& format, const uint32_t* absmax_bits, const float* sums,
+                       size_t count, std::byte* wire, BlockScale* scales);
   // Codes, one a byte, of `count` values; scales[i / block].
   void (*quantize)(const ElementFormat& format, const float* tile, size_t count,
                    const BlockScale* scales, uint8_t* codes);

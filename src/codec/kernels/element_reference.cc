@@ -162,6 +162,20 @@ void maxima(const float* tile, size_t block, size_t blocks, uint32_t* maxima) {
   }
 }
 
+// Sixteen sums side by side, halved step by step: an order that no vector length changes.
+void magnitudes(const float* tile, size_t block, size_t blocks, float* sums) {
+  for (size_t b = 0; b < blocks; ++b) {
+    std::array<float, kMeanLanes> lanes{};
+    for (size_t i = 0; i < block; ++i) {
+      lanes[i % kMeanLanes] += std::abs(load_unaligned<float>(tile + b * block + i)) * kMeanFactor;
+    }
+    for (size_t half = kMeanLanes / 2; half > 0; half /= 2) {
+      for (size_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+    }
+    sums[b] = lanes[0];
+  }
+}
+
 void quantize(const ElementFormat& format, const float* tile, size_t count,
               const BlockScale* scales, uint8_t* codes) {
   for (size_t i = 0; i < count; ++i) {
@@ -387,10 +401,13 @@ void unpack_group(const ElementFormat& format, const std::byte* wire, size_t cou
 }
 
 const ElementKernels& element_reference() {
-  static constexpr ElementKernels kTable = {
-      load,     store,           add,        finish_sum,     multiply,    limit,      maxima,
-      quantize, quantize_random, dequantize, dequantize_add, add_shifted, scale_sums, pack,
-      unpack,   rotate,          unrotate,   multiply_blocks};
+  static constexpr ElementKernels kTable = {load,         store,          add,
+                                            finish_sum,   multiply,       limit,
+                                            maxima,       magnitudes,     choose_scales,
+                                            choose_means, quantize,       quantize_random,
+                                            dequantize,   dequantize_add, add_shifted,
+                                            scale_sums,   pack,           unpack,
+                                            rotate,       unrotate,       multiply_blocks};
   return kTable;
 }
 

@@ -357,14 +357,12 @@ class SlicePass {
       find_overflows(values, tile, maxima);
     }
     if (format_.rule == ScaleRule::kBf16Mean) {
-      for (size_t b = 0; b < blocks; ++b) {
-        const size_t at = b * format_.block;
-        const size_t count = std::min<size_t>(format_.block, values_in(tile) - at);
-        memory.scales[b] =
-            make_block_scale(choose_mean_scale(format_, maxima[b], values + at, count, to + b * 2));
-      }
+      // The zeros behind a short block add nothing to its sum.
+      float sums[kTileBlocksMax];
+      kernels_.magnitudes(values, format_.block, blocks, sums);
+      kernels_.choose_means(format_, maxima, sums, values_in(tile), to, memory.scales);
     } else {
-      choose_scales(format_, maxima, blocks, tensor_scale, to, memory.scales);
+      kernels_.choose_scales(format_, maxima, blocks, tensor_scale, to, memory.scales);
     }
     pad_scales(tile, blocks, memory);
   }

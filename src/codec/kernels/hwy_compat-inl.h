@@ -62,6 +62,25 @@ HWY_INLINE VI nearest_int(VF value) {
 #endif
 }
 
+// One more in the lanes of `mask`.
+HWY_INLINE VI add_one_where(hn::Mask<DF> mask, VI v) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  return VI{_mm512_mask_add_epi32(v.raw, mask.raw, v.raw, _mm512_set1_epi32(1))};
+#else
+  return hn::Sub(v, hn::BitCast(DI(), hn::VecFromMask(DF(), mask)));
+#endif
+}
+
+// Each bit from `ones` where `mask` has it, else from `zeros`. Below AVX-512 Highway's own selects
+// whole lanes.
+HWY_INLINE VI select_bits(VI mask, VI ones, VI zeros) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  return hn::IfVecThenElse(mask, ones, zeros);
+#else
+  return hn::Or(hn::And(mask, ones), hn::AndNot(mask, zeros));
+#endif
+}
+
 // True where one instruction looks up 16 floats.
 #define TERSUM_HAS_LOOKUP16 (HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL)
 

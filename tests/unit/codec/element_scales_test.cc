@@ -1,0 +1,179 @@
+// The scales of a tile's blocks on every instruction set: those of the scalar functions, whatever
+// the blocks' largest magnitudes are.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "codec/element_formats.h"
+#include "codec/kernels/dispatch.h"
+#include "codec/kernels/element_kernels.h"
+#include "codec/kernels/element_reference.h"
+
+namespace tersum {
+namespace {
+
+constexpr uint64_t kSeed = 2211;
+constexpr ValueKind kKinds[] = {ValueKind::kFloat32, ValueKind::kBFloat16, ValueKind::kFloat16};
+
+// One for each rule and each way to a largest level.
+std::vector<ElementFormat> formats() {
+  std::vector<ElementFormat> all = {integer_format<2>(), integer_format<8>(), five_format(),
+                                    fp8e5m2_format(),    nf4_format(),        mxfp8e4m3_format(),
+                                    mxfp6e2m3_format(),  mxfp4_format(),      mxint8_format(),
+                                    nvfp4_format(),      sign_format()};
+  ElementFormat floor = mxfp8e5m2_format();
+  floor.rule = ScaleRule::kE8M0Floor;
+  all.push_back(floor);
+  return all;
+}
+
+// As a tile has them: every exponent, at its ends, around the middle and somewhere; infinity and
+// NaN. `mixed`: shuffled, so that a vector holds blocks of every kind; else a vector of neighbours.
+std::vector<uint32_t> maxima(bool mixed) {
+  std::mt19937_64 random(kSeed);
+  std::vector<uint32_t> bits;
+  for (uint32_t field = 0; field < 256; ++field) {
+    for (const uint32_t mantissa : {0U, 1U, 0x3fffffU, 0x400000U, 0x600000U, 0x7fffffU}) {
+      bits.push_back(field << 23 | mantissa);
+    }
+    for (int i = 0; i < 10; ++i) {
+      bits.push_back(field << 23 | (static_cast<uint32_t>(random()) & 0x7fffffU));
+    }
+  }
+  if (mixed) std::shuffle(bits.begin(), bits.end(), random);
+  return bits;
+}
+
+struct Scales {
+  std::vector<std::byte> wire;
+  std::vector<BlockScale> blocks;
+
+  explicit Scales(size_t count) : wire(2 * count + 1, std::byte{0xa5}), blocks(count) {}
+};
+
+void expect_equal(const Scales& got, const Scales& want, const std::string& what) {
+  ASSERT_EQ(got.wire, want.wire) << what;
+  for (size_t b = 0; b < want.blocks.size(); ++b) {
+    ASSERT_EQ(float_bits(got.blocks[b].scale), float_bits(want.blocks[b].scale)) << what << b;
+    ASSERT_EQ(got.blocks[b].pre, want.blocks[b].pre) << what << b;
+    ASSERT_EQ(float_bits(got.blocks[b].inverse), float_bits(want.blocks[b].inverse)) << what << b;
+  }
+}
+
+TEST(ElementScales, AreTheScalarOnesForEveryMagnitude) {
+  for (ElementFormat format : formats()) {
+    for (const ValueKind kind : kKinds) {
+      format.kind = kind;
+      format.block = format.rule == ScaleRule::kE4M3Tensor ? 16 : 32;
+      complete_format(format);
+      for (const bool mixed : {false, true}) {
+        const std::vector<uint32_t> bits = maxima(mixed);
+        for (const float tensor_scale : {0.0F, 0x1p-130F, 0x1p-117F, 0.01F, 3.0F, 0x1p100F}) {
+          Scales want(bits.size());
+          choose_scales(format, bits.data(), bits.size(), tensor_scale, want.wire.data(),
+                        want.blocks.data());
+          for (const int64_t target : available_targets()) {
+            Scales got(bits.size());
+            element_kernels_of(target).choose_scales(format, bits.data(), bits.size(), tensor_scale,
+                                                     got.wire.data(), got.blocks.data());
+            expect_equal(got, want,
+                         std::string(target_name(target)) + ", tensor scale " +
+                             std::to_string(tensor_scale) + ", block ");
+          }
+        }
+      }
+    }
+  }
+}
+
+// Values of blocks whose magnitudes differ by any power of two, some not finite; the last block
+// ends with `count`.
+std::vector<float> tile_of(uint32_t block, size_t count, std::mt19937_64& random) {
+  std::normal_distribution<float> normal;
+  std::vector<float> tile(round_up(count, block) + kTilePad);
+  for (size_t i = 0; i < count; ++i) {
+    const auto exponent = static_cast<int>(i / block * 37 % 270) - 140;
+    tile[i] = std::ldexp(normal(random), exponent);
+    if (random() % 1000 == 0) tile[i] = std::numeric_limits<float>::quiet_NaN();
+    if (random() % 1000 == 1) tile[i] = -std::numeric_limits<float>::infinity();
+  }
+  for (size_t i = 0; i < std::min<size_t>(block, count); ++i) tile[i] = 0;
+  return tile;
+}
+
+TEST(ElementScales, MeansAreTheScalarOnes) {
+  std::mt19937_64 random(kSeed);
+  ElementFormat format = sign_format();
+  for (const ValueKind kind : kKinds) {
+    for (uint32_t block = 32; block <= 1024; block *= 2) {
+      format.kind = kind;
+      format.block = block;
+      complete_format(format);
+      for (const size_t count : {size_t{1}, size_t{31}, size_t{1000}, size_t{3071}, kTileValues}) {
+        const std::vector<float> tile = tile_of(block, count, random);
+        const size_t blocks = block_count(format, count);
+        std::vector<uint32_t> bits(blocks);
+        std::vector<float> sums(blocks);
+        const ElementKernels& reference = element_reference();
+        reference.maxima(tile.data(), block, blocks, bits.data());
+        reference.magnitudes(tile.data(), block, blocks, sums.data());
+        Scales want(blocks);
+        choose_means(format, bits.data(), sums.data(), count, want.wire.data(), want.blocks.data());
+        for (const int64_t target : available_targets()) {
+          const ElementKernels& kernels = element_kernels_of(target);
+          std::vector<float> got_sums(blocks);
+          kernels.magnitudes(tile.data(), block, blocks, got_sums.data());
+          for (size_t b = 0; b < blocks; ++b) {
+            if (bits[b] >= kFloatInfinity) continue;  // NaN in one order or another
+            ASSERT_EQ(float_bits(got_sums[b]), float_bits(sums[b])) << target_name(target) << b;
+          }
+          Scales got(blocks);
+          kernels.choose_means(format, bits.data(), sums.data(), count, got.wire.data(),
+                               got.blocks.data());
+          expect_equal(got, want, std::string(target_name(target)) + ", block ");
+        }
+      }
+    }
+  }
+}
+
+// A few values off each level that there is, both signs, and what is beyond the last one.
+TEST(ElementCodes, OfMinifloatsAreTheScalarOnesAroundEveryLevel) {
+  for (ElementFormat format : {fp8e4m3_format(), fp8e5m2_format(), mxfp6e2m3_format(),
+                               mxfp6e3m2_format(), mxfp4_format()}) {
+    format.block = 32;
+    complete_format(format);
+    std::vector<float> values;
+    for (uint32_t code = 0; code < 1U << format.bits; ++code) {
+      const float level = format.levels[code];
+      if (!(std::abs(level) <= format.level_max)) continue;
+      const uint32_t bits = float_bits(level);
+      for (const uint32_t off : {0U, 1U, ~0U, 0x80000U, 0x7ffffU, 0x100000U, 0x200000U, 0xfffffU}) {
+        values.push_back(float_from_bits((bits & 0x7fffffffU) == 0 ? bits : bits + off));
+      }
+      values.push_back(std::ldexp(level, -3));
+    }
+    values.push_back(2 * format.level_max);
+    values.push_back(-2 * format.level_max);
+    values.resize(round_up(values.size(), kTilePad));
+    ASSERT_LE(values.size(), kTileValues);
+    const std::vector<BlockScale> scales(values.size() / 32, make_block_scale(1.0F));
+    std::vector<uint8_t> want(values.size());
+    element_reference().quantize(format, values.data(), values.size(), scales.data(), want.data());
+    for (const int64_t target : available_targets()) {
+      std::vector<uint8_t> got(values.size());
+      element_kernels_of(target).quantize(format, values.data(), values.size(), scales.data(),
+                                          got.data());
+      ASSERT_EQ(got, want) << target_name(target) << ", " << format.bits << " bits, "
+                           << format.mantissa_bits << " of mantissa";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tersum
