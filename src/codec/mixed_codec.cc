@@ -1,15 +1,14 @@
 #include "codec/mixed_codec.h"
 
 #include <algorithm>
-#include <cmath>
+#include <cstring>
 #include <limits>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/check.h"
-#include "codec/kernels/block_format.h"
+#include "codec/kernels/element_kernels.h"
 #include "codec/sectioned_codec.h"
 
 namespace tersum {
@@ -22,15 +21,19 @@ enum Change : uint8_t { kSame = 0, kMore = 1, kLess = 2 };
 constexpr size_t kBlockLeast = 32;
 constexpr size_t kBlocksMax = kLayoutValues / kBlockLeast;
 
+// A block and what a change of its bits gains, or loses.
+struct Candidate {
+  double value;
+  uint16_t block;
+};
+
 // What a section's blocks would lose by each coding, and the choice.
 struct MixedMemory {
-  double error[3][kBlocksMax];  // by change
-  double gain[kBlocksMax];      // what one bit more takes away
-  double cost[kBlocksMax];      // what one bit less adds
-  uint16_t by_gain[kBlocksMax];
-  uint16_t by_cost[kBlocksMax];
+  double error[3][kBlocksMax];   // by change
+  Candidate gains[kBlocksMax];   // what one bit more takes away
+  Candidate losses[kBlocksMax];  // what one bit less adds, negated
   uint8_t change[kBlocksMax];
-  std::vector<std::byte> wire;
+  std::vector<std::byte> wire[3];  // the section by each coding
   std::vector<float> decoded;
 };
 
@@ -39,25 +42,9 @@ MixedMemory& mixed_memory() {
   return *memory;
 }
 
-// Values that are tried at once: whole blocks that stay in L1.
+// Values that are decoded at once: whole blocks that stay in L1.
 constexpr size_t kTrialValues = 4096;
-constexpr size_t kChains = 4;
-
-// The squared error of `kBlocks` blocks that follow each other, each summed in the order of its
-// values; 0 where something is not finite, which no number of bits mends. Several at once, because
-// one sum waits for every addition.
-template <size_t kBlocks>
-void squared_errors(const float* values, const float* decoded, size_t block, double* errors) {
-  double sums[kBlocks] = {};
-  for (size_t i = 0; i < block; ++i) {
-    for (size_t b = 0; b < kBlocks; ++b) {
-      const size_t at = b * block + i;
-      const double error = double{values[at]} - double{decoded[at]};
-      sums[b] += error * error;
-    }
-  }
-  for (size_t b = 0; b < kBlocks; ++b) errors[b] = std::isfinite(sums[b]) ? sums[b] : 0;
-}
+constexpr size_t kBlockScaleBytes = 2;
 
 class MixedCodec final : public SectionedCodec {
  public:
@@ -67,6 +54,7 @@ class MixedCodec final : public SectionedCodec {
       TERSUM_CHECK(codecs_[change]->value_type() == DataType::kFloat32);
       TERSUM_CHECK(codecs_[change]->block() == block_);
       block_bytes_[change] = codecs_[change]->wire_bytes(block_);
+      TERSUM_CHECK(codecs_[change]->wire_bytes(size_t{3} * block_) == 3 * block_bytes_[change]);
     }
     TERSUM_CHECK(block_bytes_[kMore] - block_bytes_[kSame] ==
                  block_bytes_[kSame] - block_bytes_[kLess]);
@@ -105,6 +93,7 @@ class MixedCodec final : public SectionedCodec {
                   const SlicePlace& place) const;
   void choose(const float* values, size_t blocks, MixedMemory& memory,
               const SlicePlace& place) const;
+  std::byte* put_block(const MixedMemory& memory, size_t block, size_t blocks, std::byte* to) const;
   [[nodiscard]] bool is_written_map(const std::byte* map, size_t count) const;
 
   uint32_t block_;
@@ -112,59 +101,71 @@ class MixedCodec final : public SectionedCodec {
   std::array<size_t, 3> block_bytes_{};
 };
 
-// memory.error[change] of `blocks` whole blocks.
+// memory.wire[change] and memory.error[change] of `blocks` whole blocks.
 void MixedCodec::try_change(Change change, const float* values, size_t blocks, MixedMemory& memory,
                             const SlicePlace& place) const {
   const Codec& codec = *codecs_[change];
+  const size_t count = blocks * block_;
   const size_t at_once = kTrialValues / block_;
-  memory.wire.resize(codec.wire_bytes(kTrialValues));
+  std::vector<std::byte>& wire = memory.wire[change];
+  wire.resize(codec.wire_bytes(kLayoutValues));
   memory.decoded.resize(kTrialValues);
+  codec.encode(values, count, wire.data(), place);
   for (size_t first = 0; first < blocks; first += at_once) {
     const size_t here = std::min(at_once, blocks - first);
-    const float* const from = values + first * block_;
-    const float* const decoded = memory.decoded.data();
-    double* const errors = memory.error[change] + first;
-    codec.encode(from, here * block_, memory.wire.data(), place_of(first, place));
-    codec.decode(memory.wire.data(), here * block_, memory.decoded.data(), place_of(first, place));
-    size_t b = 0;
-    for (; b + kChains <= here; b += kChains) {
-      squared_errors<kChains>(from + b * block_, decoded + b * block_, block_, errors + b);
-    }
-    for (; b < here; ++b) {
-      squared_errors<1>(from + b * block_, decoded + b * block_, block_, errors + b);
-    }
+    const size_t begin = first * block_;
+    codec.decode_part(wire.data(), count, begin, here * block_, memory.decoded.data(), place);
+    element_kernels().squared_errors(values + begin, memory.decoded.data(), block_, here,
+                                     memory.error[change] + first);
   }
 }
 
+// Keeps what is above `least`, the largest first, of equals the first in the array.
+size_t keep_largest(double least, size_t count, Candidate* candidates) {
+  size_t kept = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const Candidate candidate = candidates[i];
+    candidates[kept] = candidate;
+    kept += candidate.value > least ? 1 : 0;
+  }
+  std::sort(candidates, candidates + kept, [](const Candidate& a, const Candidate& b) {
+    return a.value != b.value ? a.value > b.value : a.block < b.block;
+  });
+  return kept;
+}
+
 // Pairs the block that gains the most with the one that loses the least, as long as that pays.
-// `blocks`: whole ones.
+// `blocks`: whole ones. A gain that no loss is below is in no pair, nor is a loss that no gain is
+// above: most data leave little to sort.
 void pair_blocks(size_t blocks, MixedMemory& memory) {
+  double most = -std::numeric_limits<double>::infinity();
+  double least = -most;
+  for (size_t b = 0; b < blocks; ++b) {
+    const double gain = memory.error[kSame][b] - memory.error[kMore][b];
+    const double loss = memory.error[kLess][b] - memory.error[kSame][b];
+    memory.gains[b] = {gain, static_cast<uint16_t>(b)};
+    memory.losses[b] = {-loss, static_cast<uint16_t>(b)};
+    most = std::max(most, gain);
+    least = std::min(least, loss);
+  }
   std::fill_n(memory.change, blocks, uint8_t{kSame});
-  std::iota(memory.by_gain, memory.by_gain + blocks, uint16_t{0});
-  std::iota(memory.by_cost, memory.by_cost + blocks, uint16_t{0});
-  std::sort(memory.by_gain, memory.by_gain + blocks, [&](uint16_t a, uint16_t b) {
-    return memory.gain[a] != memory.gain[b] ? memory.gain[a] > memory.gain[b] : a < b;
-  });
-  std::sort(memory.by_cost, memory.by_cost + blocks, [&](uint16_t a, uint16_t b) {
-    return memory.cost[a] != memory.cost[b] ? memory.cost[a] < memory.cost[b] : a < b;
-  });
-  const auto next = [&](const uint16_t* order, size_t at, size_t except) {
-    while (at < blocks && (memory.change[order[at]] != kSame || order[at] == except)) ++at;
-    return at;
+  const size_t gains = keep_largest(least, blocks, memory.gains);
+  const size_t losses = keep_largest(-most, blocks, memory.losses);
+  const auto is_free = [&](const Candidate& candidate) {
+    return memory.change[candidate.block] == kSame;
   };
-  size_t gains = 0;
-  size_t costs = 0;
-  while (true) {
-    gains = next(memory.by_gain, gains, blocks);
-    if (gains == blocks) return;
-    const uint16_t more = memory.by_gain[gains];
-    costs = next(memory.by_cost, costs, blocks);
-    const size_t found = next(memory.by_cost, costs, more);
-    if (found == blocks) return;
-    const uint16_t less = memory.by_cost[found];
-    if (!(memory.gain[more] > memory.cost[less])) return;
-    memory.change[more] = kMore;
-    memory.change[less] = kLess;
+  for (size_t g = 0, first = 0; g < gains; ++g) {
+    const Candidate& more = memory.gains[g];
+    if (!is_free(more)) continue;
+    while (first < losses && !is_free(memory.losses[first])) ++first;
+    size_t less = first;
+    while (less < losses &&
+           (!is_free(memory.losses[less]) || memory.losses[less].block == more.block)) {
+      ++less;
+    }
+    if (less == losses || !(more.value > -memory.losses[less].value)) return;
+    memory.change[more.block] = kMore;
+    memory.change[memory.losses[less].block] = kLess;
   }
 }
 
@@ -173,11 +174,20 @@ void MixedCodec::choose(const float* values, size_t blocks, MixedMemory& memory,
   for (const Change change : {kSame, kMore, kLess}) {
     try_change(change, values, blocks, memory, place);
   }
-  for (size_t b = 0; b < blocks; ++b) {
-    memory.gain[b] = memory.error[kSame][b] - memory.error[kMore][b];
-    memory.cost[b] = memory.error[kLess][b] - memory.error[kSame][b];
-  }
   pair_blocks(blocks, memory);
+}
+
+// A block as a slice of its own, from its scale and its codes in the section's slice: they are the
+// same bytes, as blocks are whole groups of codes.
+std::byte* MixedCodec::put_block(const MixedMemory& memory, size_t block, size_t blocks,
+                                 std::byte* to) const {
+  const uint8_t change = memory.change[block];
+  const std::byte* const wire = memory.wire[change].data();
+  const size_t code_bytes = block_bytes_[change] - kBlockScaleBytes;
+  std::memcpy(to, wire + block * kBlockScaleBytes, kBlockScaleBytes);
+  std::memcpy(to + kBlockScaleBytes, wire + blocks * kBlockScaleBytes + block * code_bytes,
+              code_bytes);
+  return to + block_bytes_[change];
 }
 
 void MixedCodec::encode_section(const float* values, size_t count, std::byte* wire,
@@ -188,10 +198,8 @@ void MixedCodec::encode_section(const float* values, size_t count, std::byte* wi
   std::fill_n(wire, map_bytes(count), std::byte{0});
   std::byte* to = wire + map_bytes(count);
   for (size_t b = 0; b < whole; ++b) {
-    const uint8_t change = memory.change[b];
-    wire[b / 4] |= static_cast<std::byte>(change << (2 * (b % 4)));
-    codecs_[change]->encode(values + b * block_, block_, to, place_of(b, place));
-    to += block_bytes_[change];
+    wire[b / 4] |= static_cast<std::byte>(memory.change[b] << (2 * (b % 4)));
+    to = put_block(memory, b, whole, to);
   }
   if (whole * block_ == count) return;
   codecs_[kSame]->encode(values + whole * block_, count - whole * block_, to,

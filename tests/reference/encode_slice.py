@@ -217,10 +217,13 @@ def squared_error(spec: Spec, values: list[float], first: int) -> float:
     """Of coding a block by itself; 0 where something is not finite."""
     payload = encode_blocks(spec, format_of(spec), "float32", values, 0, first)
     decoded = decode_blocks(spec, format_of(spec), "float32", len(values), payload, first)
-    total = 0.0
-    for x, y in zip(values, decoded, strict=True):
-        total += (x - y) * (x - y)
-    return total if math.isfinite(total) else 0.0
+    sums = [0.0] * 16
+    for i, (x, y) in enumerate(zip(values, decoded, strict=True)):
+        off = float32(x - y)
+        sums[i % 16] += off * off
+    for half in (8, 4, 2, 1):
+        sums = [sums[j] + sums[j + half] for j in range(half)]
+    return sums[0] if math.isfinite(sums[0]) else 0.0
 
 
 def encode_layout(spec: Spec, values: list[float], first: int) -> bytes:

@@ -8,6 +8,7 @@
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 // Must come after foreach_target.h.
 #include "codec/kernels/element_coding-inl.h"
+#include "codec/kernels/element_errors-inl.h"
 #include "codec/kernels/element_packing-inl.h"
 #include "codec/kernels/element_products-inl.h"
 #include "codec/kernels/element_rotation-inl.h"
@@ -25,13 +26,28 @@ namespace HWY_NAMESPACE {
 const ElementKernels* element_table() { return nullptr; }
 #else
 const ElementKernels* element_table() {
-  static constexpr ElementKernels kTable = {
-      load_tile,           store_tile,          add_tile,          finish_tile,
-      multiply_tile,       limit_tile,          tile_maxima,       tile_magnitudes,
-      choose_tile_scales,  choose_tile_means,   quantize_tile,     quantize_random_tile,
-      dequantize_tile,     dequantize_add_tile, add_shifted_codes, scale_shifted_sums,
-      pack_codes,          unpack_codes,        rotate_tile,       unrotate_tile,
-      multiply_blocks_tile};
+  static constexpr ElementKernels kTable = {load_tile,
+                                            store_tile,
+                                            add_tile,
+                                            finish_tile,
+                                            multiply_tile,
+                                            limit_tile,
+                                            tile_maxima,
+                                            block_errors,
+                                            tile_magnitudes,
+                                            choose_tile_scales,
+                                            choose_tile_means,
+                                            quantize_tile,
+                                            quantize_random_tile,
+                                            dequantize_tile,
+                                            dequantize_add_tile,
+                                            add_shifted_codes,
+                                            scale_shifted_sums,
+                                            pack_codes,
+                                            unpack_codes,
+                                            rotate_tile,
+                                            unrotate_tile,
+                                            multiply_blocks_tile};
   return &kTable;
 }
 #endif  // HWY_TARGET

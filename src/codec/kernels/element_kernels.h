@@ -21,6 +21,7 @@ inline constexpr size_t kTileValues = 3072;
 inline constexpr size_t kTilePad = 64;
 inline constexpr size_t kTileMemory = kTileValues + kTilePad;
 inline constexpr size_t kTileBlocksMax = kTileMemory / 16;
+inline constexpr size_t kErrorLanes = 16;
 
 // To the next multiple, of blocks or of kTilePad.
 constexpr size_t round_up(size_t count, size_t to) { return (count + to - 1) / to * to; }
@@ -45,6 +46,10 @@ struct ElementKernels {
   // The largest magnitude of each block, as float32 bits. Here and in quantize the values may lie
   // unaligned, outside a tile, where there are whole vectors of them.
   void (*maxima)(const float* tile, size_t block, size_t blocks, uint32_t* maxima);
+  // The squared error of each block, kErrorLanes sums side by side, in the order that
+  // docs/codecs.md gives for +mixed; 0 where it is not finite.
+  void (*squared_errors)(const float* values, const float* decoded, size_t block, size_t blocks,
+                         double* errors);
   // Sums of each block's magnitudes times kMeanFactor, in the order that docs/codecs.md gives for
   // the mean. The values may lie anywhere.
   void (*magnitudes)(const float* tile, size_t block, size_t blocks, float* sums);

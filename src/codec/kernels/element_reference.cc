@@ -162,17 +162,36 @@ void maxima(const float* tile, size_t block, size_t blocks, uint32_t* maxima) {
   }
 }
 
-// Sixteen sums side by side, halved step by step: an order that no vector length changes.
+// Halved step by step: an order that no vector length changes.
+template <class Number, size_t kLanes>
+Number sum_of(std::array<Number, kLanes> lanes) {
+  for (size_t half = kLanes / 2; half > 0; half /= 2) {
+    for (size_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+  }
+  return lanes[0];
+}
+
+void squared_errors(const float* values, const float* decoded, size_t block, size_t blocks,
+                    double* errors) {
+  for (size_t b = 0; b < blocks; ++b) {
+    std::array<double, kErrorLanes> lanes{};
+    for (size_t i = 0; i < block; ++i) {
+      const double off = load_unaligned<float>(values + b * block + i) -
+                         load_unaligned<float>(decoded + b * block + i);
+      lanes[i % kErrorLanes] += off * off;
+    }
+    const double sum = sum_of(lanes);
+    errors[b] = std::isfinite(sum) ? sum : 0;
+  }
+}
+
 void magnitudes(const float* tile, size_t block, size_t blocks, float* sums) {
   for (size_t b = 0; b < blocks; ++b) {
     std::array<float, kMeanLanes> lanes{};
     for (size_t i = 0; i < block; ++i) {
       lanes[i % kMeanLanes] += std::abs(load_unaligned<float>(tile + b * block + i)) * kMeanFactor;
     }
-    for (size_t half = kMeanLanes / 2; half > 0; half /= 2) {
-      for (size_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
-    }
-    sums[b] = lanes[0];
+    sums[b] = sum_of(lanes);
   }
 }
 
@@ -401,13 +420,28 @@ void unpack_group(const ElementFormat& format, const std::byte* wire, size_t cou
 }
 
 const ElementKernels& element_reference() {
-  static constexpr ElementKernels kTable = {load,         store,          add,
-                                            finish_sum,   multiply,       limit,
-                                            maxima,       magnitudes,     choose_scales,
-                                            choose_means, quantize,       quantize_random,
-                                            dequantize,   dequantize_add, add_shifted,
-                                            scale_sums,   pack,           unpack,
-                                            rotate,       unrotate,       multiply_blocks};
+  static constexpr ElementKernels kTable = {load,
+                                            store,
+                                            add,
+                                            finish_sum,
+                                            multiply,
+                                            limit,
+                                            maxima,
+                                            squared_errors,
+                                            magnitudes,
+                                            choose_scales,
+                                            choose_means,
+                                            quantize,
+                                            quantize_random,
+                                            dequantize,
+                                            dequantize_add,
+                                            add_shifted,
+                                            scale_sums,
+                                            pack,
+                                            unpack,
+                                            rotate,
+                                            unrotate,
+                                            multiply_blocks};
   return kTable;
 }
 

@@ -10,9 +10,16 @@
 namespace tersum {
 namespace {
 
-// What one tile of a slice is coded in.
+// What one tile of a slice is coded in. Cleared as far as slices of `count` values reach: for one
+// short block the rest would take longer than the block.
 struct TileMemory {
-  alignas(64) uint8_t codes[kTileMemory] = {};
+  TileMemory(const ElementFormat& format, size_t count) {
+    const size_t used = std::min(round_up(count, format.granule), kTileValues) + kTilePad;
+    std::memset(codes, 0, used);
+    std::fill_n(scales, used / format.block, BlockScale());
+  }
+
+  alignas(64) uint8_t codes[kTileMemory];
   BlockScale scales[kTileBlocksMax];
 };
 struct Tile {
@@ -434,7 +441,7 @@ class SliceSum {
   ScaleRange add_shifted(size_t tile, TileMemory& memory, float* term, float* sum) const {
     const size_t contributions = args_.wire_count + (args_.own != nullptr ? 1 : 0);
     ShiftSum total(coding_.format, coding_.kernels, contributions);
-    TileMemory own;
+    TileMemory own(coding_.format, args_.count);
     std::byte own_scales[kTileBlocksMax];
     total.begin(pass_.padded(tile));
     if (args_.own != nullptr) {
@@ -493,7 +500,7 @@ float store_tensor_scale(const ElementFormat& format, uint32_t maximum, std::byt
 
 void encode_elements(const SliceCoding& coding, const void* values, size_t count, std::byte* wire) {
   const SlicePass pass(coding, count);
-  TileMemory memory;
+  TileMemory memory(coding.format, count);
   Tile tile;
   float tensor_scale = 0;
   if (pass.needs_tensor_scale()) {
@@ -511,7 +518,7 @@ void encode_elements(const SliceCoding& coding, const void* values, size_t count
 void decode_elements(const SliceCoding& coding, const std::byte* wire, size_t count, size_t begin,
                      size_t part, void* values) {
   const SlicePass pass(coding, count, begin, part);
-  TileMemory memory;
+  TileMemory memory(coding.format, part);
   Tile tile;
   for (size_t t = 0; t < pass.tiles(); ++t) {
     pass.read(wire, t, memory);
@@ -523,7 +530,7 @@ void decode_elements(const SliceCoding& coding, const std::byte* wire, size_t co
 void combine_elements(const SliceCoding& coding, const CombineArgs& args) {
   const SlicePass pass(coding, args.count);
   const SliceSum sum(pass, coding, args);
-  TileMemory memory;
+  TileMemory memory(coding.format, args.count);
   Tile term;
   Tile result;
   float tensor_scale = 0;

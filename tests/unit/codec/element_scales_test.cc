@@ -1,5 +1,5 @@
-// The scales of a tile's blocks on every instruction set: those of the scalar functions, whatever
-// the blocks' largest magnitudes are.
+// Scales, codes of minifloats and squared errors on every instruction set: those of the scalar
+// functions, whatever the magnitudes are.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -171,6 +171,37 @@ TEST(ElementCodes, OfMinifloatsAreTheScalarOnesAroundEveryLevel) {
                                           got.data());
       ASSERT_EQ(got, want) << target_name(target) << ", " << format.bits << " bits, "
                            << format.mantissa_bits << " of mantissa";
+    }
+  }
+}
+
+// Sums so far apart that their order shows, an overflow, and NaN.
+TEST(SquaredErrors, AreTheScalarOnesInEveryOrderOfMagnitude) {
+  std::mt19937_64 random(kSeed);
+  std::normal_distribution<float> normal;
+  constexpr size_t kCount = 4096;
+  std::vector<float> values(kCount);
+  std::vector<float> decoded(kCount);
+  for (size_t i = 0; i < kCount; ++i) {
+    const auto exponent = static_cast<int>(random() % 60) - (i < kCount / 2 ? 30 : 98);
+    values[i] = std::ldexp(normal(random), exponent);
+    decoded[i] = values[i] * (1 + 0.1F * normal(random));
+  }
+  values[7] = std::numeric_limits<float>::quiet_NaN();
+  values[1500] = std::numeric_limits<float>::max();
+  decoded[1500] = -values[1500];
+  for (uint32_t block = 32; block <= 1024; block *= 2) {
+    const size_t blocks = kCount / block;
+    std::vector<double> want(blocks);
+    element_reference().squared_errors(values.data(), decoded.data(), block, blocks, want.data());
+    EXPECT_EQ(want[0], 0);
+    EXPECT_EQ(want[1500 / block], 0);
+    EXPECT_GT(want[blocks - 1], 0);
+    for (const int64_t target : available_targets()) {
+      std::vector<double> got(blocks);
+      element_kernels_of(target).squared_errors(values.data(), decoded.data(), block, blocks,
+                                                got.data());
+      EXPECT_EQ(got, want) << target_name(target) << ", blocks of " << block;
     }
   }
 }
