@@ -8,7 +8,7 @@ call take part in a real group of threads instead. No process is started.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -29,7 +29,7 @@ from tersum.codecs import (
     encode_payload,
     known_codecs,
 )
-from tersum.errors import InvalidArgumentError
+from tersum.errors import InvalidArgumentError, UnsupportedError
 
 Floats = npt.NDArray[np.float32]
 
@@ -125,6 +125,7 @@ class LearningSum:
 
 BY_ENGINE = (
     "sum8",
+    "lut2",
     "+flatten",
     "+sparse",
     "+rows",
@@ -199,12 +200,12 @@ class SpecQuality:
     sites: dict[str, CallError] = field(default_factory=dict)  # means over each site's calls
 
 
-def default_specs() -> list[str]:
-    """Every lossy format with its own block and :data:`BLOCKS`, plain, ``+hadamard`` and
-    ``+flatten``."""
+def default_specs(sizes: Collection[int]) -> list[str]:
+    """Every lossy format that so many ranks can sum in, with its own block and :data:`BLOCKS`,
+    plain, ``+hadamard`` and ``+flatten``."""
     specs = []
     for name in known_codecs():
-        if codec_info(name).lossless:
+        if codec_info(name).lossless or not all(_sums(name, ranks) for ranks in sizes):
             continue
         for text in (name, *(f"{name}/{block}" for block in BLOCKS)):
             for modifier in ("", "+hadamard", "+flatten"):
@@ -213,6 +214,14 @@ def default_specs() -> list[str]:
                 except InvalidArgumentError:
                     continue  # a format without blocks, or always of another size
     return list(dict.fromkeys(specs))
+
+
+def _sums(spec: str, ranks: int) -> bool:
+    try:
+        codec_sum_bits(spec, ranks)
+    except UnsupportedError:
+        return False
+    return True
 
 
 def measure(specs: Sequence[str], sites: Sequence[CapturedSite], ranks: int) -> list[SpecQuality]:

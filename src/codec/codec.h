@@ -99,8 +99,8 @@ class Codec {
   // True for a codec that uses SlicePlace::owed.
   [[nodiscard]] virtual bool feeds_back() const { return false; }
 
-  // True where combine() quantizes `own`, too, so that the sum does not depend on the order of the
-  // contributions.
+  // True where combine() quantizes `own`, too, so that the sum does not depend on which rank takes
+  // it, nor, unless SharedSums says otherwise, on the order of the contributions.
   [[nodiscard]] virtual bool quantizes_own() const { return false; }
 
   // How ranks sum with it that agree on scales before; null: they need not agree. Borrowed.

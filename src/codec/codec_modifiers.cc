@@ -11,7 +11,7 @@ namespace {
 
 // Scales are measured before anything else is done to the values.
 constexpr std::string_view kSharedRefusal =
-    "ranks share the scales of the values as they are; a format of integer sums takes sr alone";
+    "ranks share the scales of the values as they are; such a format takes sr alone";
 
 std::string_view refuse_without_blocks(const FormatRow& row, const PlainSpec& /*spec*/) {
   if (row.shares) return kSharedRefusal;

@@ -130,6 +130,15 @@ ElementFormat sign_format() {
   return format;
 }
 
+ElementFormat halves_format() {
+  ElementFormat format;
+  constexpr float kLevels[] = {-1.5F, -0.5F, 0.5F, 1.5F};
+  make_table(kLevels, format);
+  format.bits = 2;
+  format.packing = Packing::kPlanes;
+  return format;
+}
+
 ElementFormat five_format() {
   ElementFormat format;
   constexpr float kLevels[] = {-2, -1, 0, 1, 2};

@@ -26,6 +26,9 @@ ElementFormat sign_format();
 // Five levels, -2 to 2; three codes in seven bits.
 ElementFormat five_format();
 
+// Four levels, -3, -1, 1 and 3 halves.
+ElementFormat halves_format();
+
 // OCP OFP8 elements under a bf16 scale.
 ElementFormat fp8e4m3_format();
 ElementFormat fp8e5m2_format();

@@ -10,6 +10,7 @@
 #include "codec/exact_codec.h"
 #include "codec/integer_sums.h"
 #include "codec/level_tables.h"
+#include "codec/paired_sums.h"
 
 namespace tersum {
 namespace {
@@ -63,6 +64,7 @@ constexpr std::array kRows = {
     FormatRow{"nf4", 64, 32, 1024, true, make_element<nf4_format>},
     FormatRow{"sum8", 256, 32, 1024, false, make_integer_sums_codec, true},
     FormatRow{"sum8:tensor", 1024, 1024, 1024, false, make_tensor_sums_codec, true},
+    FormatRow{"lut2", 32, 32, 1024, false, make_paired_sums_codec, true},
     FormatRow{"table", 64, 32, 1024, true, make_table},
 };
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <map>
 #include <mutex>
 #include <string>
@@ -14,6 +13,7 @@
 #include "codec/element_formats.h"
 #include "codec/kernels/element_kernels.h"
 #include "codec/kernels/wide_codes.h"
+#include "codec/shared_scale.h"
 #include "codec/shared_sums.h"
 #include "codec/value_kind.h"
 
@@ -30,12 +30,6 @@ struct TileMemory {
   BlockScale scales[kTileBlocksMax];
   float units[kTileBlocksMax];
 };
-
-// One of a peer that is no number stands for NaN.
-float shared_scale(uint16_t bits) {
-  const auto magnitude_end = static_cast<uint16_t>(kFloatInfinity >> 16);
-  return bits < magnitude_end ? bf16_to_float(bits) : float_from_bits(kFloatNan);
-}
 
 // What is on the wire for some number of ranks: codes, without scales.
 class IntegerCodec final : public Codec {
@@ -105,21 +99,11 @@ void IntegerCodec::add_values(const void* values, size_t first, size_t count,
                               const SlicePlace& place, TileMemory& memory) const {
   const ElementKernels& kernels = element_kernels();
   const size_t padded = round_up(count, format_.block);
-  load_with_terms(kernels, format_.kind, values, place.added, place.first, first, count,
-                  memory.values);
-  std::fill(memory.values + count, memory.values + round_up(padded, kTilePad), 0.0F);
+  load_shared_values(format_, values, first, count, place, memory.values);
   for (size_t b = 0; b < padded / format_.block; ++b) {
     const float scale = shared_scale(*scale_at(place, first, b));
     memory.scales[b] = make_block_scale(scale);
-    // What is not finite has made its scale NaN, and nothing is beyond the largest code, unless a
-    // peer's bytes say otherwise.
-    const float limit = format_.level_max * scale;
-    float* const block = memory.values + b * format_.block;
-    std::transform(block, block + format_.block, block, [=](float x) {
-      if (!std::isfinite(x)) return 0.0F;
-      const float above = x < -limit ? -limit : x;
-      return above > limit ? limit : above;
-    });
+    limit_to_scale(format_, scale, memory.values + b * format_.block);
   }
   if (is_random_) {
     const RoundingPlace numbers = rounding_place(place.rounding, place.first + first);
@@ -227,10 +211,18 @@ class IntegerSums final : public SharedSums {
   IntegerSums(const PlainSpec& spec, DataType type, bool one_scale)
       : spec_(spec), type_(type), one_scale_(one_scale) {}
 
-  [[nodiscard]] uint32_t ranks_max() const override { return kLevels; }
+  [[nodiscard]] std::string refusal(uint32_t ranks) const override {
+    if (ranks <= kLevels) return {};
+    return "adds up the integers of at most " + std::to_string(kLevels) +
+           " ranks, and this group has " + std::to_string(ranks) +
+           "; use int8, or sum within smaller groups";
+  }
+  [[nodiscard]] bool takes_partials() const override { return true; }
   [[nodiscard]] uint32_t scale_block() const override { return one_scale_ ? 0 : spec_.block; }
   void measure(const void* values, size_t count, uint32_t ranks, const SlicePlace& place,
-               uint16_t* scales) const override;
+               uint16_t* scales) const override {
+    measure_scales(codecs(ranks).format, values, count, place, one_scale_, scales);
+  }
   [[nodiscard]] const Codec& contributions(uint32_t ranks) const override {
     return *codecs(ranks).contributions;
   }
@@ -255,7 +247,7 @@ class IntegerSums final : public SharedSums {
 };
 
 const IntegerSums::Codecs& IntegerSums::codecs(uint32_t ranks) const {
-  TERSUM_CHECK(ranks >= 2 && ranks <= ranks_max());
+  TERSUM_CHECK(ranks >= 2 && refusal(ranks).empty());
   const std::lock_guard lock(mutex_);
   const auto [entry, is_new] = codecs_.try_emplace(ranks);
   Codecs& made = entry->second;
@@ -274,27 +266,6 @@ const IntegerSums::Codecs& IntegerSums::codecs(uint32_t ranks) const {
   made.contributions = std::make_unique<IntegerCodec>(spec_, made.format, type_, one_scale_, levels,
                                                       8, made.partials.get());
   return made;
-}
-
-void IntegerSums::measure(const void* values, size_t count, uint32_t ranks, const SlicePlace& place,
-                          uint16_t* scales) const {
-  const ElementFormat& format = codecs(ranks).format;
-  alignas(64) float tile[kTileMemory];
-  uint32_t maxima[kTileBlocksMax];
-  for (size_t first = 0; first < count; first += kTileValues) {
-    const size_t here = std::min(kTileValues, count - first);
-    const size_t padded = round_up(here, format.block);
-    load_with_terms(element_kernels(), format.kind, values, place.added, place.first, first, here,
-                    tile);
-    std::fill(tile + here, tile + round_up(padded, kTilePad), 0.0F);
-    element_kernels().maxima(tile, format.block, padded / format.block, maxima);
-    for (size_t b = 0; b < padded / format.block; ++b) {
-      uint16_t scale = 0;
-      static_cast<void>(choose_scale(format, maxima[b], 0, reinterpret_cast<std::byte*>(&scale)));
-      uint16_t& shared = scales[one_scale_ ? 0 : first / format.block + b];
-      shared = std::max(shared, scale);
-    }
-  }
 }
 
 }  // namespace

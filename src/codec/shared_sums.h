@@ -19,8 +19,11 @@ class SharedSums {
  public:
   virtual ~SharedSums() = default;
 
-  // Sums of more ranks than this are refused.
-  [[nodiscard]] virtual uint32_t ranks_max() const = 0;
+  // Why so many ranks (2 or more) cannot sum, and what to do; empty if they can.
+  [[nodiscard]] virtual std::string refusal(uint32_t ranks) const = 0;
+  // False where whoever adds up must have all contributions side by side, in the order of the
+  // ranks: plans in which ranks add to what passes through them are refused.
+  [[nodiscard]] virtual bool takes_partials() const = 0;
   // Values that share a scale, counted from the begin of a rank's part of the array; 0: all of a
   // call share one.
   [[nodiscard]] virtual uint32_t scale_block() const = 0;
@@ -44,13 +47,13 @@ inline const Codec* summing_codec(const Codec& codec, uint32_t ranks, bool parti
   return partials ? &sums->partials(ranks) : &sums->contributions(ranks);
 }
 
-// kUnsupported: `ranks` are more than `codec` can sum.
+// kUnsupported: `codec` cannot sum for so many ranks.
 inline Status check_sum_ranks(const Codec& codec, uint32_t ranks) {
   const SharedSums* const sums = codec.shared_sums();
-  if (sums == nullptr || ranks <= sums->ranks_max()) return {};
-  return unsupported("codec " + codec.spec().to_string() + " adds up the integers of at most " +
-                     std::to_string(sums->ranks_max()) + " ranks, and this group has " +
-                     std::to_string(ranks) + "; use int8, or sum within smaller groups");
+  if (sums == nullptr || ranks < 2) return {};
+  const std::string refusal = sums->refusal(ranks);
+  return refusal.empty() ? Status()
+                         : unsupported("codec " + codec.spec().to_string() + " " + refusal);
 }
 
 }  // namespace tersum

@@ -65,7 +65,7 @@ double compose_error_bound(const Codec& codec, const PlanErrorTerms& terms, int 
     if (!check_sum_ranks(codec, static_cast<uint32_t>(ranks)).ok()) {
       return std::numeric_limits<double>::infinity();
     }
-    // One scale for all ranks, and codes are added exactly.
+    // One scale for all ranks, and codes are added exactly, or with a loss that is in this bound.
     const Codec& codes = sums->contributions(static_cast<uint32_t>(ranks));
     error += size * codes.block_error_bound(absmax);
     return error + 2 * (rounding_unit(type) * (sum_absmax + error) + rounding_floor(type));

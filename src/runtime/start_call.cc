@@ -12,6 +12,7 @@
 #include "runtime/call_counters.h"
 #include "runtime/deadline.h"
 #include "runtime/group_id.h"
+#include "runtime/plan_needed.h"
 #include "runtime/progress.h"
 
 namespace tersum {
@@ -107,6 +108,20 @@ bool is_ring(PlanKind kind) {
          kind == PlanKind::kTorus;
 }
 
+// Also of two ranks: streams are added in the order of the ranks, which other plans do not keep.
+Status check_side_by_side(const Member& member, const CallArguments& arguments,
+                          const CallOptions& options, const Codec& codec) {
+  if (plan_needed(codec, arguments.collective, member.size()) == PlanKind::kAuto ||
+      options.plan == PlanKind::kAuto || options.plan == PlanKind::kTwoStep ||
+      options.plan == PlanKind::kOneShot) {
+    return {};
+  }
+  return unsupported("codec " + codec.spec().to_string() + " is refused on plan " +
+                     std::string(plan_kind_name(options.plan)) +
+                     ", which adds to what passes through: it adds up the contributions of all "
+                     "ranks where they lie side by side; use plan two_step or one_shot");
+}
+
 // Two ranks have one hop, whatever it is called.
 Status check_hops(const Member& member, const CallArguments& arguments, const CallOptions& options,
                   const Codec& codec) {
@@ -185,6 +200,7 @@ Result<std::shared_ptr<Operation>> start_call(const std::shared_ptr<Member>& mem
                        " keeps what its calls lose and takes no residual or bias; add them before");
   }
   TERSUM_RETURN_IF_ERROR(check_ranks(*member, arguments, *codec.value()));
+  TERSUM_RETURN_IF_ERROR(check_side_by_side(*member, arguments, options, *codec.value()));
   TERSUM_RETURN_IF_ERROR(check_hops(*member, arguments, options, *codec.value()));
   TERSUM_RETURN_IF_ERROR(check_feedback(arguments, options, *codec.value()));
   CallRequest request;
@@ -195,7 +211,9 @@ Result<std::shared_ptr<Operation>> start_call(const std::shared_ptr<Member>& mem
   request.type = arguments.type;
   request.op = arguments.op;
   request.codec = codec.value();
-  request.plan = options.plan;
+  request.plan = options.plan != PlanKind::kAuto
+                     ? options.plan
+                     : plan_needed(*codec.value(), arguments.collective, member->size());
   request.root = arguments.root;
   request.tensors = arguments.tensors;
   if (is_flattened(arguments, options, *codec.value())) {

@@ -44,7 +44,8 @@ def test_contributions_are_the_sums(run_group: Run, plan: str) -> None:
     def body(group: tersum.Communicator) -> None:
         x, residual, bias = terms_of(group.rank)
         before = x.copy()
-        for number, codec in enumerate(CODECS):
+        codecs = CODECS + (["lut2"] if plan in ("two_step", "one_shot", "auto") else [])
+        for number, codec in enumerate(codecs):
             how: dict[str, Any] = {"codec": codec, "plan": plan}
             formed = group.all_reduce((x + residual) + bias, site=f"{number} formed", **how)
             got = group.all_reduce(x, residual=residual, bias=bias, site=f"{number}", **how)

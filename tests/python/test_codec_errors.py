@@ -149,6 +149,21 @@ def test_sums_of_integers_have_the_error_of_the_table(run_group: Run, spec: str)
         assert got == pytest.approx(expected, rel=0.05), f"{kind}, {ranks} ranks, seed {SEED}"
 
 
+@pytest.mark.parametrize("spec", ["lut2", "lut2+sr"])
+@pytest.mark.parametrize(("kind", "ranks"), [("normal", 2), ("normal", 8), ("identical", 4)])
+def test_pairs_have_the_error_of_a_simulation(
+    run_group: Run, spec: str, kind: str, ranks: int
+) -> None:
+    data = data_of(kind, ranks)
+    results = run_group(ranks, partial(sum_of, spec=spec, data=data))
+    assert all(result.tobytes() == results[0].tobytes() for result in results)
+    got = relative_error(results[0], data)
+    if kind == "identical" and spec == "lut2":  # nothing is lost behind the first coding
+        assert got == pytest.approx(once("lut2", "normal"), rel=0.01), f"seed {SEED}"
+    simulated = relative_error(shared_sum(spec, data), data)
+    assert got == pytest.approx(simulated, rel=0.03), f"seed {SEED}"
+
+
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 def test_headroom_costs_what_it_must(run_group: Run, ranks: int) -> None:
     """Section 3, Global-QSGD: R M / (127 sqrt 6 sigma), 0.134 at R = 8; here with floor(127 / R) in
@@ -179,6 +194,9 @@ def test_bits_of_a_sum_grow_with_the_ranks() -> None:
     assert tersum.codec_sum_bits("int8/128", 8) == codec_info("int8/128").wire_bits
     with pytest.raises(tersum.UnsupportedError, match="at most 127 ranks"):
         tersum.codec_sum_bits("sum8", 128)
+    assert tersum.codec_sum_bits("lut2/32", 8) == 2.5
+    with pytest.raises(tersum.UnsupportedError, match="two by two, for 2, 4, 8"):
+        tersum.codec_sum_bits("lut2/32", 6)
 
 
 def test_bits_are_those_of_the_key_table() -> None:

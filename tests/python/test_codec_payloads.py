@@ -24,7 +24,7 @@ SPECS = [
     for spec in tersum.known_codecs()
     for modifier in ("", "+hadamard", "+sparse:1%", "+rows:97", "+sr")
     if not (modifier and spec in ("exact", "bf16"))
-    and not (spec.startswith("sum") and modifier not in ("", "+sr"))
+    and not (spec.startswith(("sum", "lut2")) and modifier not in ("", "+sr"))
     and not (modifier == "+sr" and spec in ("int1", "nvfp4"))
 ] + ["int4/64+mixed", "int6/32+hadamard+mixed", "int4/64+adaptive", "nf4/128+rows:97+adaptive"]
 SPECS += ["mxint8+shiftadd", "shiftadd", "int5/64+hadamard+shiftadd", "int6+flatten+shiftadd"]
@@ -72,14 +72,17 @@ def test_every_rank_holds_the_same_bits(spec: str, plan: str) -> None:
     inputs = [random.standard_normal(5003).astype(np.float32) for _ in range(3)]
     if (spec.startswith("mx") or "shiftadd" in spec) and plan == "ring":
         spec += "+hops"  # refused otherwise
+    if spec.startswith("lut2"):  # and this without a power of two, and on a ring
+        inputs = inputs[:2]
+        plan = "auto" if plan == "ring" else plan
     results = all_reduce(spec, inputs, plan)
-    assert len(results) == 3
+    assert len(results) == len(inputs)
     for result in results[1:]:
         assert result.tobytes() == results[0].tobytes()
     total = np.sum([x.astype(np.float64) for x in inputs], axis=0)
     error = np.linalg.norm(results[0] - total) / np.linalg.norm(total)
-    # int2 and int1 on bell-shaped data lose about as much as there is; all others far less.
-    assert error < (1.6 if spec.startswith(("int1", "int2", "five")) else 0.6)
+    # Two bits or one of bell-shaped data lose about as much as there is; all others far less.
+    assert error < (1.6 if spec.startswith(("int1", "int2", "lut2", "five")) else 0.6)
 
 
 @pytest.mark.parametrize("spec", ["mxint8+shiftadd", "shiftadd/32", "int4/64+hadamard+shiftadd"])

@@ -13,6 +13,7 @@ import pytest
 import tersum
 from tersum import _codec_quality
 from tersum._captured_calls import CapturedSite, read_capture
+from tersum._codec_quality import default_specs
 from tersum.cli import main
 
 SEED = 20261122
@@ -156,6 +157,7 @@ def test_every_default_spec_is_measured(tmp_path: Path, capsys: pytest.CaptureFi
     assert status == 0
     names = {spec.split("/")[0].split("+")[0] for spec in specs_of(out)}
     assert names == {name for name in tersum.known_codecs() if name != "exact"}
+    assert "lut2/32" in default_specs({2, 4}) and "lut2/32" not in default_specs({2, 3})
 
 
 def test_calls_of_a_site_reach_a_spec_in_order(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import integer_sums
+import shared_scales
 from decode_slice import Number, decode
 from encode_slice import encode
 from format_table import parse_spec
@@ -76,26 +77,25 @@ def check_sum(line: str) -> list[str]:
     flat = [float(x) for x in decode("exact", dtype, ranks * count, values)]
     rows = [flat[begin : begin + count] for begin in range(0, ranks * count, count)]
     scales = integer_sums.shared_scales(spec, dtype, rows)
-    bits = integer_sums.width(spec, ranks)
     wrong = []
     if struct.pack(f"<{len(scales)}H", *scales) != scales_hex:
         wrong.append(f"{name} {text} {dtype}: the reference finds other scales")
     codes = [
         integer_sums.codes(spec, ranks, row, scales, int(key) + r) for r, row in enumerate(rows)
     ]
-    if b"".join(integer_sums.pack(row, 8) for row in codes) != parts:
+    if b"".join(shared_scales.pack_contribution(spec, row) for row in codes) != parts:
         wrong.append(f"{name} {text} {dtype}: the reference gives other contributions")
-    sums = integer_sums.unpack(payload, count, bits)
-    if sums != [sum(column) for column in zip(*codes, strict=True)]:
+    sums = shared_scales.unpack_sum(spec, ranks, payload, count)
+    if sums != shared_scales.add(spec, codes):
         wrong.append(f"{name} {text} {dtype}: the codes have another sum")
     for divisor, array in zip((1, ranks), decoded, strict=True):
         expected = decode("exact", dtype, count, array)
-        got = integer_sums.values_of(spec, dtype, sums, scales, divisor)
+        got = shared_scales.values_of(spec, dtype, ranks, sums, scales, divisor)
         if not all(same(a, b) for a, b in zip(got, expected, strict=True)):
             wrong.append(f"{name} {text} {dtype}: the sum over {divisor} is {got}")
     for cut in (payload + b"\0", payload[:-1]):
         try:
-            integer_sums.unpack(cut, count, bits)
+            shared_scales.unpack_sum(spec, ranks, cut, count)
             wrong.append(f"{name} {text} {dtype}: a sum of {len(cut)} bytes was accepted")
         except ValueError:
             pass

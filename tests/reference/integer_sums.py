@@ -13,6 +13,7 @@ from code_packing import ceil_div, pack_planes, unpack_planes
 from encode_slice import choose_scale, codes_of
 from float_rounding import bfloat16, float32, round_to
 from format_table import Format, Spec, integer
+from paired_sums import HALVES
 from random_rounding import random_bits
 
 LEVELS = 127
@@ -22,11 +23,13 @@ Rows = list[list[float]]
 
 def has_blocks(spec: Spec) -> bool:
     """Else one scale serves all values."""
-    return spec.base == "sum8"
+    return spec.base != "sum8:tensor"
 
 
 def format_for(spec: Spec, ranks: int) -> Format:
-    """The integers of one contribution."""
+    """The levels of one contribution."""
+    if spec.base == HALVES.name:
+        return HALVES
     return replace(integer(8), top=float(LEVELS if has_blocks(spec) else LEVELS // ranks))
 
 

@@ -12,6 +12,7 @@ from block_layouts import SECTION as LAYOUT_SECTION
 from block_layouts import choose_cuts, choose_map
 from block_rotation import signs
 from format_table import Format, parse_spec
+from paired_sums import HALVES
 from sparse_sections import SECTION, outlier_count
 
 Array = npt.NDArray[np.float64]
@@ -198,15 +199,33 @@ def shared_sum(spec: str, data: npt.NDArray[np.float32], seed: int = 0) -> Array
     ranks, count = data.shape
     has_blocks = parsed.base == "sum8"
     levels = 127.0 if has_blocks else float(127 // ranks)
+    if parsed.base == HALVES.name:
+        has_blocks, levels = True, HALVES.largest
     blocks = data.astype(np.float64).reshape(ranks, -1, parsed.block if has_blocks else count)
     mantissa, exponent = np.frexp(np.abs(blocks).max((0, 2)) / levels)
     scales = np.ldexp(np.ceil(mantissa * 256) / 256, exponent)[:, None]
     scaled = blocks / scales
+    if parsed.base == HALVES.name:
+        return (ranks * mean_of_pairs(scaled, seed if parsed.random else None) * scales).reshape(-1)
     if parsed.random:
         codes = np.floor(scaled + np.random.default_rng(seed).random(scaled.shape))
     else:
         codes = np.rint(scaled)
     return (codes.sum(0) * scales).reshape(-1)
+
+
+def mean_of_pairs(scaled: Array, seed: int | None) -> Array:
+    """lut2: halves of a step, then means of two by two; in the middle of two levels the one nearer
+    to the first. ``seed``: of +sr, where there is one."""
+    # Level k + 1/2 has the number k, from -2 to 1.
+    up = 0.5 if seed is None else np.random.default_rng(seed).random(scaled.shape)
+    numbers = np.clip(np.floor(scaled - 0.5 + up), -2, 1)
+    while len(numbers) > 1:
+        first, second = numbers[::2], numbers[1::2]
+        twice = first + second
+        numbers = np.where(first > second, np.ceil(twice / 2), np.floor(twice / 2))
+    mean: Array = numbers[0] + 0.5
+    return mean
 
 
 def relative_error(got: npt.ArrayLike, data: npt.NDArray[np.float32]) -> float:

@@ -67,13 +67,14 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(
             f"--ranks must be 2 or more (0: as captured), got {arguments.ranks}", exit_status=2
         )
-    specs = default_specs() if arguments.codec is None else _specs(arguments.codec)
     sites = [site for site in read_capture(arguments.capture) if site.count >= arguments.min_values]
     if not sites:
         raise CommandError(
             f"all sums in {arguments.capture} have fewer than {arguments.min_values} values: "
             "lower --min-values"
         )
+    sizes = {arguments.ranks or site.ranks for site in sites}
+    specs = default_specs(sizes) if arguments.codec is None else _specs(arguments.codec)
     found = measure(specs, sites, arguments.ranks)
     model_bits = arguments.model_bits
     if model_bits is None and arguments.max_rel_error is None:

@@ -9,6 +9,7 @@
 #include "codec/codec.h"
 #include "plan/collective_rules.h"
 #include "runtime/error_bound.h"
+#include "runtime/plan_needed.h"
 
 namespace tersum {
 namespace {
@@ -127,6 +128,10 @@ Result<PathChoice> choose_plan_only(const PathContext& context, const CallArgume
   }
   const Result<const Codec*> found = find_codec(codec, arguments.type, arguments.op);
   if (!found.ok()) return found.status();
+  const PlanKind needed = plan_needed(*found.value(), arguments.collective, context.size);
+  if (needed != PlanKind::kAuto) {
+    return named(std::move(codec), needed, "the codec adds where contributions lie side by side");
+  }
   const std::string_view like =
       found.value()->lossless() ? tuning_codecs().front() : measured_like(codec);
   const auto ways = ranked(context, arguments, {like}, PlanKind::kAuto);

@@ -17,6 +17,7 @@ sys.path.insert(0, str(HERE.parents[1] / "reference"))
 sys.path.insert(0, str(HERE))
 
 import integer_sums  # noqa: E402
+import shared_scales  # noqa: E402
 from format_table import parse_spec  # noqa: E402
 from make_payloads import BFLOAT16_MAX, FLOAT32_MAX, Number, normal, pack, unpack  # noqa: E402
 
@@ -79,6 +80,31 @@ def tensor_cases() -> list[Case]:
     return cases
 
 
+def paired_cases() -> list[Case]:
+    """Codes of two bits."""
+    lost = rows(4, 70)
+    lost[1][40] = math.nan
+    lost[2][69] = -math.inf
+    worked: list[list[Number]] = [[3.0, -1.0, 0.0], [2.5, 1.0, -3.0]]
+    huge: list[list[Number]] = [[FLOAT32_MAX, -1e38, 1.0], [FLOAT32_MAX, 3e38, 2.0]]
+    half: list[list[Number]] = [[65504.0, 1.0], [60000.0, -1.0]]
+    cases: list[Case] = [
+        ("worked_example", "lut2", "float32", worked),
+        ("lost_blocks", "lut2", "float32", lost),
+        ("lost_blocks", "lut2+sr", "float16", lost),
+        ("zeros", "lut2", "float32", [[0.0, -0.0] * 20, [0.0] * 40]),
+        ("huge", "lut2", "float32", huge),
+        ("float16_edges", "lut2", "float16", half),
+        ("denormal", "lut2", "float32", rows(4, 37, 2.0**-133)),
+        ("tiny", "lut2+sr", "float32", rows(4, 37, 2.0**-125)),
+    ]
+    for ranks, count in ((2, 1), (2, 1100), (4, 33), (8, 257), (16, 67), (64, 7)):
+        for spec in ("lut2", "lut2/64+sr"):
+            cases.append((f"normal_{ranks}_{count}", spec, "float32", rows(ranks, count)))
+    cases += [("normal", "lut2/64", dtype, rows(8, 131)) for dtype in ("float16", "bfloat16")]
+    return cases
+
+
 def line_of(name: str, text: str, dtype: str, ranks: list[list[Number]], key: int) -> str:
     """One case."""
     spec, size, count = parse_spec(text), len(ranks), len(ranks[0])
@@ -87,16 +113,16 @@ def line_of(name: str, text: str, dtype: str, ranks: list[list[Number]], key: in
     values = [unpack(dtype, array) for array in arrays]
     scales = integer_sums.shared_scales(spec, dtype, values)
     codes = [integer_sums.codes(spec, size, row, scales, key + r) for r, row in enumerate(values)]
-    sums = [sum(column) for column in zip(*codes, strict=True)]
+    sums = shared_scales.add(spec, codes)
     decoded = [
-        pack(dtype, [*integer_sums.values_of(spec, dtype, sums, scales, divisor)])
+        pack(dtype, [*shared_scales.values_of(spec, dtype, size, sums, scales, divisor)])
         for divisor in (1, size)
     ]
     data = [
         b"".join(arrays),
         struct.pack(f"<{len(scales)}H", *scales),
-        b"".join(integer_sums.pack(row, 8) for row in codes),
-        integer_sums.pack(sums, integer_sums.width(spec, size)),
+        b"".join(shared_scales.pack_contribution(spec, row) for row in codes),
+        shared_scales.pack_sum(spec, size, sums),
         *decoded,
     ]
     fields = [name, text, dtype, str(size), str(count), str(key)]
@@ -105,9 +131,8 @@ def line_of(name: str, text: str, dtype: str, ranks: list[list[Number]], key: in
 
 def main() -> None:
     """Writes the file."""
-    lines = [
-        line_of(*case, 977 * i + 2**40) for i, case in enumerate(block_cases() + tensor_cases())
-    ]
+    cases = block_cases() + tensor_cases() + paired_cases()
+    lines = [line_of(*case, 977 * i + 2**40) for i, case in enumerate(cases)]
     (HERE / "sums.txt").write_text("\n".join(lines) + "\n")
 
 

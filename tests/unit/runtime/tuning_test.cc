@@ -208,6 +208,17 @@ TEST(PathChoice, RulesComeBeforeMeasurementAndTheCallerBeforeRules) {
       << "a rule does not lift the caller's bound";
 }
 
+// The fastest plan measured for other codecs may be one that adds to what passes through.
+TEST(PathChoice, ACodecThatAddsSideBySideTakesTwoStep) {
+  const TuningTable table = sample_table();
+  CallOptions options;
+  options.codec = "lut2";
+  for (const size_t count : {size_t{10}, size_t{1} << 20}) {
+    EXPECT_EQ(choose_path(context_of(table), sum_of(count), options).value().plan,
+              PlanKind::kTwoStep);
+  }
+}
+
 TEST(PathChoice, NeedsATableOnlyWhereALossyCodecCouldServe) {
   PathContext context;
   context.size = 2;

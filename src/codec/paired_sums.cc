@@ -1,0 +1,292 @@
+#include "codec/paired_sums.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "base/check.h"
+#include "codec/combine_checks.h"
+#include "codec/element_codec.h"
+#include "codec/element_formats.h"
+#include "codec/kernels/element_kernels.h"
+#include "codec/kernels/pair_sum.h"
+#include "codec/shared_scale.h"
+#include "codec/shared_sums.h"
+#include "codec/value_kind.h"
+
+namespace tersum {
+namespace {
+
+// 2^kRoundsMax ranks: sums of so many halves of a step are exact in float32 with an 8-bit step.
+constexpr uint32_t kRoundsMax = 12;
+constexpr size_t kTileBytes = kTileValues / kPairCodes;
+
+size_t packed_bytes(size_t count) { return (count + kPairCodes - 1) / kPairCodes; }
+
+// What one tile is worked on in.
+struct TileMemory {
+  alignas(64) float values[kTileMemory];
+  alignas(64) uint8_t codes[kTileMemory];
+  BlockScale scales[kTileBlocksMax];
+  // Sums of 1, 2, 4, … streams that wait for their other half.
+  std::array<std::array<std::byte, kTileBytes>, kRoundsMax + 1> waiting;
+};
+
+void pack_codes(const uint8_t* codes, size_t count, std::byte* wire) {
+  const size_t whole = count / kPairCodes;
+  for (size_t i = 0; i < whole; ++i) {
+    const uint8_t* const four = codes + i * kPairCodes;
+    wire[i] = static_cast<std::byte>(four[0] | four[1] << 2 | four[2] << 4 | four[3] << 6);
+  }
+  const size_t rest = count % kPairCodes;
+  if (rest == 0) return;
+  uint32_t last = 0;
+  for (size_t k = 0; k < rest; ++k) {
+    last |= static_cast<uint32_t>(codes[whole * kPairCodes + k]) << (2 * k);
+  }
+  wire[whole] = static_cast<std::byte>(last);
+}
+
+void unpack_codes(const std::byte* wire, size_t count, uint8_t* codes) {
+  for (size_t i = 0; i < count; ++i) {
+    const auto byte = static_cast<uint32_t>(wire[i / kPairCodes]);
+    codes[i] = static_cast<uint8_t>(byte >> (2 * (i % kPairCodes)) & 3U);
+  }
+}
+
+// Streams of one tile, added pair by pair in their order: first to second, third to fourth, then
+// the two results, and so on.
+class PairTree {
+ public:
+  PairTree(TileMemory& memory, size_t bytes) : memory_(memory), bytes_(bytes) {}
+
+  void add(const std::byte* stream) {
+    std::copy_n(stream, bytes_, memory_.waiting[depth_].begin());
+    size_t weight = ++streams_;
+    // As many halves are complete as the number of streams ends in zero bits.
+    for (++depth_; weight % 2 == 0; weight /= 2) {
+      --depth_;
+      std::byte* const first = memory_.waiting[depth_ - 1].data();
+      add_pairs(mean_pair_table(), first, memory_.waiting[depth_].data(), bytes_, first);
+    }
+  }
+  [[nodiscard]] const std::byte* sum() const {
+    TERSUM_CHECK(depth_ == 1);
+    return memory_.waiting[0].data();
+  }
+
+ private:
+  TileMemory& memory_;
+  size_t bytes_;
+  size_t streams_ = 0;
+  size_t depth_ = 0;
+};
+
+// Codes of a sum of `ranks` contributions, without scales: of one of them, or of all.
+class PairCodec final : public Codec {
+ public:
+  PairCodec(const PlainSpec& spec, const ElementFormat& format, DataType type, uint32_t ranks)
+      : spec_(describe_spec(spec)),
+        type_(type),
+        format_(format),
+        is_random_(spec.sr),
+        ranks_(ranks) {}
+
+  [[nodiscard]] const CodecSpec& spec() const override { return spec_; }
+  [[nodiscard]] DataType value_type() const override { return type_; }
+  [[nodiscard]] uint32_t block() const override { return format_.block; }
+  [[nodiscard]] bool lossless() const override { return false; }
+  [[nodiscard]] size_t wire_bytes(size_t count) const override { return packed_bytes(count); }
+  [[nodiscard]] bool is_random() const override { return is_random_; }
+  [[nodiscard]] bool quantizes_own() const override { return true; }
+
+  void encode(const void* values, size_t count, std::byte* wire,
+              const SlicePlace& place) const override;
+  // Of finished sums.
+  void decode(const std::byte* wire, size_t count, void* values,
+              const SlicePlace& place) const override {
+    decode_part(wire, count, 0, count, values, place);
+  }
+  void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
+                   const SlicePlace& place) const override;
+  [[nodiscard]] Status check_wire(const std::byte* wire, size_t count) const override;
+  // `wires` and `own` are the contributions of all ranks.
+  void combine(std::span<const std::byte* const> wires, const void* own, size_t own_index,
+               size_t count, const CombineFinish& finish, std::byte* wire_out, void* values_out,
+               const SlicePlace& place) const override;
+  [[nodiscard]] double block_error_bound(double absmax) const override;
+
+ private:
+  [[nodiscard]] float scale_at(const SlicePlace& place, size_t value, size_t block) const {
+    return shared_scale(place.scales[value / format_.block + block]);
+  }
+  // Codes of values first.. of a slice, to `wire`.
+  void encode_tile(const void* values, size_t first, size_t count, const SlicePlace& place,
+                   TileMemory& memory, std::byte* wire) const;
+  // What a tile's codes stand for: values first.. of a slice, number `to`.. of an array.
+  void store(const std::byte* wire, size_t first, size_t count, uint32_t divisor,
+             const SlicePlace& place, size_t to, void* values, TileMemory& memory) const;
+
+  CodecSpec spec_;
+  DataType type_;
+  ElementFormat format_;
+  bool is_random_;
+  uint32_t ranks_;
+};
+
+void PairCodec::encode_tile(const void* values, size_t first, size_t count, const SlicePlace& place,
+                            TileMemory& memory, std::byte* wire) const {
+  const ElementKernels& kernels = element_kernels();
+  const size_t padded = round_up(count, format_.block);
+  load_shared_values(format_, values, first, count, place, memory.values);
+  for (size_t b = 0; b < padded / format_.block; ++b) {
+    const float scale = scale_at(place, first, b);
+    memory.scales[b] = make_block_scale(scale);
+    limit_to_scale(format_, scale, memory.values + b * format_.block);
+  }
+  if (is_random_) {
+    const RoundingPlace numbers = rounding_place(place.rounding, place.first + first);
+    kernels.quantize_random(format_, numbers, memory.values, padded, memory.scales, memory.codes);
+  } else {
+    kernels.quantize(format_, memory.values, padded, memory.scales, memory.codes);
+  }
+  pack_codes(memory.codes, count, wire);
+}
+
+// The mean of all contributions is what a code stands for, and R is a power of two: an average is
+// exact as it is, and a sum R times it.
+void PairCodec::store(const std::byte* wire, size_t first, size_t count, uint32_t divisor,
+                      const SlicePlace& place, size_t to, void* values, TileMemory& memory) const {
+  const ElementKernels& kernels = element_kernels();
+  const size_t padded = round_up(count, format_.block);
+  unpack_codes(wire, count, memory.codes);
+  std::fill(memory.codes + count, memory.codes + padded, format_.zero_code);
+  for (size_t b = 0; b < padded / format_.block; ++b) {
+    memory.scales[b].scale = scale_at(place, first, b);
+  }
+  kernels.dequantize(format_, memory.codes, padded, memory.scales, memory.values);
+  const float factor = static_cast<float>(ranks_) / static_cast<float>(divisor);
+  std::transform(memory.values, memory.values + count, memory.values,
+                 [=](float x) { return x * factor; });
+  kernels.store(format_.kind, memory.values, count, values, to);
+}
+
+void PairCodec::encode(const void* values, size_t count, std::byte* wire,
+                       const SlicePlace& place) const {
+  TERSUM_CHECK(place.scales != nullptr || count == 0);
+  TileMemory memory;
+  for (size_t first = 0; first < count; first += kTileValues) {
+    const size_t here = std::min(kTileValues, count - first);
+    encode_tile(values, first, here, place, memory, wire + first / kPairCodes);
+  }
+}
+
+void PairCodec::decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,
+                            void* values, const SlicePlace& place) const {
+  TERSUM_CHECK(begin % format_.block == 0 && begin + part <= count);
+  TERSUM_CHECK(place.scales != nullptr || count == 0);
+  TileMemory memory;
+  for (size_t at = 0; at < part; at += kTileValues) {
+    const size_t here = std::min(kTileValues, part - at);
+    store(wire + (begin + at) / kPairCodes, begin + at, here, place.divisor, place, at, values,
+          memory);
+  }
+}
+
+Status PairCodec::check_wire(const std::byte* wire, size_t count) const {
+  const size_t rest = count % kPairCodes;
+  if (rest == 0) return {};
+  const auto last = static_cast<uint32_t>(wire[packed_bytes(count) - 1]);
+  if (last >> (2 * rest) == 0) return {};
+  return invalid_argument("bits are set behind the last code");
+}
+
+void PairCodec::combine(std::span<const std::byte* const> wires, const void* own, size_t own_index,
+                        size_t count, const CombineFinish& finish, std::byte* wire_out,
+                        void* values_out, const SlicePlace& place) const {
+  TERSUM_CHECK(finish.op == ReduceOp::kSum || finish.op == ReduceOp::kAverage);
+  TERSUM_CHECK(place.scales != nullptr || count == 0);
+  static_cast<void>(
+      checked_combine_args(wires, own, own_index, count, finish, wire_out, values_out));
+  TERSUM_CHECK(wires.size() + (own == nullptr ? 0 : 1) == ranks_);
+  TileMemory memory;
+  std::array<std::byte, kTileBytes> mine;
+  for (size_t first = 0; first < count; first += kTileValues) {
+    const size_t here = std::min(kTileValues, count - first);
+    const size_t offset = first / kPairCodes;
+    PairTree tree(memory, packed_bytes(here));
+    if (own != nullptr) encode_tile(own, first, here, place, memory, mine.data());
+    size_t wire = 0;
+    for (size_t i = 0; i < ranks_; ++i) {
+      const bool is_own = own != nullptr && i == own_index;
+      tree.add(is_own ? mine.data() : wires[wire++] + offset);
+    }
+    if (wire_out != nullptr) std::copy_n(tree.sum(), packed_bytes(here), wire_out + offset);
+    if (values_out == nullptr) continue;
+    store(tree.sum(), first, here, finish.divisor, place, first, values_out, memory);
+  }
+}
+
+// Of each contribution's share: half a step when it is coded, and half a step of the mean in each
+// round.
+double PairCodec::block_error_bound(double absmax) const {
+  PlainSpec plain;
+  plain.block = format_.block;
+  plain.sr = is_random_;
+  const double coded = make_element_codec(plain, format_, type_)->block_error_bound(absmax);
+  plain.sr = false;
+  const double half = make_element_codec(plain, format_, type_)->block_error_bound(absmax);
+  return coded + half * std::countr_zero(ranks_);
+}
+
+class PairedSums final : public SharedSums {
+ public:
+  PairedSums(const PlainSpec& spec, const ElementFormat& format, DataType type)
+      : spec_(spec), format_(format), type_(type) {}
+
+  [[nodiscard]] std::string refusal(uint32_t ranks) const override {
+    if (std::has_single_bit(ranks) && ranks <= 1U << kRoundsMax) return {};
+    return "adds streams two by two, for 2, 4, 8, … 4096 ranks, and this group has " +
+           std::to_string(ranks) + "; use int2, or groups of such a size";
+  }
+  [[nodiscard]] bool takes_partials() const override { return false; }
+  [[nodiscard]] uint32_t scale_block() const override { return spec_.block; }
+  void measure(const void* values, size_t count, uint32_t /*ranks*/, const SlicePlace& place,
+               uint16_t* scales) const override {
+    measure_scales(format_, values, count, place, false, scales);
+  }
+  [[nodiscard]] const Codec& contributions(uint32_t ranks) const override {
+    TERSUM_CHECK(refusal(ranks).empty());
+    const std::lock_guard lock(mutex_);
+    std::unique_ptr<const Codec>& made = codecs_[ranks];
+    if (made == nullptr) made = std::make_unique<PairCodec>(spec_, format_, type_, ranks);
+    return *made;
+  }
+  [[nodiscard]] const Codec& partials(uint32_t ranks) const override {
+    return contributions(ranks);
+  }
+
+ private:
+  PlainSpec spec_;
+  ElementFormat format_;  // complete
+  DataType type_;
+  mutable std::mutex mutex_;
+  mutable std::map<uint32_t, std::unique_ptr<const Codec>> codecs_;
+};
+
+}  // namespace
+
+std::unique_ptr<Codec> make_paired_sums_codec(const PlainSpec& spec, DataType type) {
+  ElementFormat format = halves_format();
+  format.kind = value_kind(type);
+  format.block = spec.block;
+  complete_format(format);
+  return make_element_codec(spec, halves_format(), type,
+                            std::make_unique<PairedSums>(spec, format, type));
+}
+
+}  // namespace tersum

@@ -1,0 +1,50 @@
+#include "codec/shared_scale.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "codec/kernels/added_terms.h"
+#include "codec/kernels/element_kernels.h"
+
+namespace tersum {
+
+float shared_scale(uint16_t bits) {
+  const auto magnitude_end = static_cast<uint16_t>(kFloatInfinity >> 16);
+  return bits < magnitude_end ? bf16_to_float(bits) : float_from_bits(kFloatNan);
+}
+
+void load_shared_values(const ElementFormat& format, const void* values, size_t first, size_t count,
+                        const SlicePlace& place, float* tile) {
+  load_with_terms(element_kernels(), format.kind, values, place.added, place.first, first, count,
+                  tile);
+  std::fill(tile + count, tile + round_up(round_up(count, format.block), kTilePad), 0.0F);
+}
+
+void limit_to_scale(const ElementFormat& format, float scale, float* block) {
+  const float limit = format.level_max * scale;
+  std::transform(block, block + format.block, block, [=](float x) {
+    if (!std::isfinite(x)) return 0.0F;
+    const float above = x < -limit ? -limit : x;
+    return above > limit ? limit : above;
+  });
+}
+
+void measure_scales(const ElementFormat& format, const void* values, size_t count,
+                    const SlicePlace& place, bool one_scale, uint16_t* scales) {
+  alignas(64) float tile[kTileMemory];
+  uint32_t maxima[kTileBlocksMax];
+  for (size_t first = 0; first < count; first += kTileValues) {
+    const size_t here = std::min(kTileValues, count - first);
+    const size_t blocks = round_up(here, format.block) / format.block;
+    load_shared_values(format, values, first, here, place, tile);
+    element_kernels().maxima(tile, format.block, blocks, maxima);
+    for (size_t b = 0; b < blocks; ++b) {
+      uint16_t scale = 0;
+      static_cast<void>(choose_scale(format, maxima[b], 0, reinterpret_cast<std::byte*>(&scale)));
+      uint16_t& shared = scales[one_scale ? 0 : first / format.block + b];
+      shared = std::max(shared, scale);
+    }
+  }
+}
+
+}  // namespace tersum

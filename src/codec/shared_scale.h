@@ -1,0 +1,32 @@
+// What the formats of shared_sums.h have in common: scales that ranks agree on, and values under
+// them.
+//
+// Thread safety: pure functions. Tiles are those of kernels/element_kernels.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "codec/codec.h"
+#include "codec/kernels/element_format.h"
+
+namespace tersum {
+
+// One of a peer that is no number stands for NaN.
+float shared_scale(uint16_t bits);
+
+// Values first.. of a slice with what is added to them, then zeros up to whole blocks and
+// kTilePad.
+void load_shared_values(const ElementFormat& format, const void* values, size_t first, size_t count,
+                        const SlicePlace& place, float* tile);
+
+// What is not finite has made its block's scale NaN, and nothing is beyond the last level, unless a
+// peer's bytes say otherwise: then the former is 0 and the latter limited, the same on every
+// instruction set.
+void limit_to_scale(const ElementFormat& format, float scale, float* block);
+
+// SharedSums::measure() of such a format; `one_scale`: of all blocks.
+void measure_scales(const ElementFormat& format, const void* values, size_t count,
+                    const SlicePlace& place, bool one_scale, uint16_t* scales);
+
+}  // namespace tersum
