@@ -59,6 +59,7 @@ bool Node::drain_submissions() {
     if (submission.task) {
       submission.task(*this);
       pending_.fetch_sub(1, std::memory_order_acq_rel);
+      ++ended_;
     } else {
       begin_operation(submission.operation);
     }
@@ -110,7 +111,7 @@ bool Node::advance_operations() {
 void Node::operation_ended(Operation& operation) {
   constexpr size_t kEndedKeysKept = 1024;
   pending_.fetch_sub(1, std::memory_order_acq_rel);
-  ++ended_calls_;
+  ++ended_;
   Member& member = operation.member();
   if (!member.keyed) return;
   if (member.ended_keys.size() >= kEndedKeysKept) {

@@ -60,8 +60,8 @@ class Node final : public TransportSink {
   }
   // Bytes that still have to leave for peers, over all links.
   [[nodiscard]] size_t backlog_bytes() const;
-  // Operations that have ended since the node was made: lets a waiter see that others may be done.
-  [[nodiscard]] uint64_t ended_calls() const { return ended_calls_; }
+  // Operations and tasks that have ended so far: tells that what a waiter waits for may be done.
+  [[nodiscard]] uint64_t ended() const { return ended_; }
 
   void register_member(const std::shared_ptr<Member>& member);
   // Says goodbye to the group's ranks, fails what is in flight, forgets the group and releases
@@ -154,7 +154,7 @@ class Node final : public TransportSink {
   std::vector<InMessage> unknown_;                // for groups not known here yet
   std::vector<std::pair<uint64_t, int>> closed_;  // (group, rank) that were here
   std::vector<std::pair<ProcessId, Status>> connect_failures_;
-  uint64_t ended_calls_ = 0;
+  uint64_t ended_ = 0;
   size_t turn_ = 0;  // rounds of operations so far
   bool any_dirty_ = false;
 };

@@ -63,21 +63,24 @@ template <typename Condition>
 void Progress::drive(const Condition& stop, int64_t deadline_ns) {
   const FpControlGuard fp_control;
   int idle_rounds = 0;
-  uint64_t ended = node_->ended_calls();
+  uint64_t ended = node_->ended();
   while (!stop()) {
     if (node_->step()) {
       idle_rounds = 0;
     } else {
       idle(idle_rounds, deadline_ns);
     }
-    if (node_->ended_calls() != ended && waiters_.load(std::memory_order_relaxed) > 0) {
-      // The lock orders this with a waiter that has just found its operation unfinished.
+    // A waiter counts itself and then looks at its operation; here the operation, or the task,
+    // has ended, then the waiters are counted. Both change the same atomic, so one of the two sees
+    // the other.
+    if (node_->ended() != ended && waiters_.fetch_add(0, std::memory_order_acq_rel) > 0) {
+      // The lock orders this with a waiter that is about to sleep.
       {
         const std::lock_guard lock(mutex_);
       }
       role_free_.notify_all();
     }
-    ended = node_->ended_calls();
+    ended = node_->ended();
     if (clock().now_ns() >= deadline_ns) break;
   }
 }
@@ -91,8 +94,8 @@ bool Progress::wait_for_condition(const Condition& condition, int64_t timeout_ns
   while (!condition()) {
     if (clock().now_ns() >= deadline) return false;
     if (role_taken_) {
-      waiters_.fetch_add(1, std::memory_order_relaxed);
-      role_free_.wait_for(lock, kRecheck);
+      waiters_.fetch_add(1, std::memory_order_acq_rel);
+      if (!condition()) role_free_.wait_for(lock, kRecheck);
       waiters_.fetch_sub(1, std::memory_order_relaxed);
       continue;
     }

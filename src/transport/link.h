@@ -114,7 +114,8 @@ class Link {
   // Delivers what has arrived to the sink, a bounded amount; true if anything moved either way.
   virtual bool poll() = 0;
 
-  // Payload bytes queued and not yet taken by the carrier.
+  // Bytes of messages, headers included, queued and not yet taken by the carrier: above 0 while
+  // anything of what was sent still needs a poll() or flush() to leave.
   [[nodiscard]] virtual size_t backlog_bytes() const = 0;
   [[nodiscard]] virtual bool down() const = 0;
 

@@ -134,7 +134,7 @@ void ShmLink::send(const MessageHeader& header, const SlotRef& payload) {
     Queued& queued = queue_.push();
     queued.header = header;
     queued.payload = header.payload_bytes > 0 ? payload : SlotRef();
-    backlog_bytes_ += header.payload_bytes;
+    backlog_bytes_ += kMessageHeaderBytes + header.payload_bytes;
   }
   unflushed_bytes_ += kMessageHeaderBytes + header.payload_bytes;
   if (unflushed_bytes_ >= kFlushBytes) ring_if_asleep();
@@ -160,7 +160,7 @@ bool ShmLink::post_releases() {
 bool ShmLink::post_queued() {
   bool moved = false;
   while (!queue_.empty() && post(queue_.front().header, queue_.front().payload)) {
-    backlog_bytes_ -= queue_.front().header.payload_bytes;
+    backlog_bytes_ -= kMessageHeaderBytes + queue_.front().header.payload_bytes;
     queue_.pop();
     moved = true;
   }
@@ -406,10 +406,11 @@ bool ShmLink::prepare_sleep() {
     return retired() || !flags_.readable;
   }
   flush();
-  own_->sleeping.store(queue_.empty() ? kAsleep : kAsleepAndFull, std::memory_order_seq_cst);
+  const bool all_posted = queue_.empty() && releases_.empty();
+  own_->sleeping.store(all_posted ? kAsleep : kAsleepAndFull, std::memory_order_seq_cst);
   if (!failure_.ok() || peer_ended_ || flags_.readable) return false;
   if (theirs_->posted.load(std::memory_order_seq_cst) != taken_) return false;
-  return queue_.empty() || theirs_->taken.load(std::memory_order_seq_cst) == peer_taken_;
+  return all_posted || theirs_->taken.load(std::memory_order_seq_cst) == peer_taken_;
 }
 
 void ShmLink::finish_sleep() {

@@ -21,7 +21,7 @@ void SimLink::send(const MessageHeader& header, const SlotRef& payload) {
   if (down_ || ending_) return;
   TERSUM_CHECK(header.payload_bytes == 0 || header.payload_bytes <= payload.bytes().size());
   outbox_.push_back({header, header.payload_bytes > 0 ? payload : SlotRef()});
-  backlog_bytes_ += header.payload_bytes;
+  backlog_bytes_ += kMessageHeaderBytes + header.payload_bytes;
   flush();
 }
 
@@ -36,7 +36,7 @@ void SimLink::flush() {
     flight.header = outbox_.front().header;
     flight.slot = std::move(outbox_.front().slot);
     outbox_.pop_front();
-    backlog_bytes_ -= bytes;
+    backlog_bytes_ -= kMessageHeaderBytes + bytes;
     flying_bytes_ += bytes;
     if (owner_->watch_ != nullptr) owner_->watch_->on_taken(flight.header);
     owner_->state_->depart(std::move(flight));

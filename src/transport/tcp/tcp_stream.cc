@@ -41,7 +41,7 @@ void TcpStream::enqueue(const MessageHeader& header, const SlotRef& payload) {
   out.payload = header.payload_bytes > 0 ? payload : SlotRef();
   out.payload_bytes = header.payload_bytes;
   out.sent = 0;
-  backlog_bytes_ += header.payload_bytes;
+  backlog_bytes_ += kMessageHeaderBytes + header.payload_bytes;
   unflushed_bytes_ += kMessageHeaderBytes + header.payload_bytes;
 }
 
@@ -82,9 +82,8 @@ void TcpStream::retire_sent(size_t bytes) {
     Outgoing& out = queue_.front();
     const size_t rest = kMessageHeaderBytes + out.payload_bytes - out.sent;
     const size_t step = std::min(rest, bytes);
-    const size_t payload_before = std::max<size_t>(out.sent, kMessageHeaderBytes);
     out.sent += static_cast<uint32_t>(step);
-    backlog_bytes_ -= std::max<size_t>(out.sent, kMessageHeaderBytes) - payload_before;
+    backlog_bytes_ -= step;
     bytes -= step;
     if (step < rest) return;
     if (watch_ != nullptr) watch_->on_taken(*decode_header(out.header));

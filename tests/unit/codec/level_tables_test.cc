@@ -1,6 +1,5 @@
 // Tables of levels: from numbers and from files, their names, and what is refused.
 #include "codec/level_tables.h"
-#include "codec/digest_name.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 // HostTransport as a whole: where it listens, whom it links, what it leaves behind.
+#include <atomic>
+#include <chrono>
 #include <random>
 #include <thread>
 
@@ -6,6 +8,7 @@
 #include "transport/endpoint.h"
 #include "transport/open_descriptors.h"
 #include "transport/peer_address.h"
+#include "transport/shm/mailbox.h"
 
 namespace tersum::testing {
 namespace {
@@ -304,6 +307,40 @@ TEST(HostTransport, NoWakeUpIsLostBetweenSleepers) {
     other.join();
     EXPECT_EQ(a.sink.messages.size(), kRounds);
   }
+}
+
+// A release that found the mailbox full has nothing else that would bring it along.
+TEST(HostTransport, ASleeperWithReleasesHearsOfRoomInItsMailbox) {
+  Endpoint a;
+  Endpoint b;
+  b.sink.kept = 1;
+  Link* ab = link_up(a, b, TransportKind::kSharedMemory);
+  ASSERT_NE(ab, nullptr);
+  Link* ba = b.sink.ups[0];
+  ab->send(data_header(0, 600), a.payload(std::vector<std::byte>(600)));
+  ASSERT_TRUE(poll_until({&a, &b}, [&] { return b.sink.messages.size() == 1; }));
+  for (size_t i = 0; i < kUnits; ++i) ba->send(data_header(0, 0), {});
+  EXPECT_EQ(ba->backlog_bytes(), 0u);
+  b.sink.holds.clear();
+  const SystemClock clock;
+  const int64_t start = clock.now_ns();
+  std::atomic<bool> sleeps{false};
+  std::atomic<bool> over{false};
+  std::thread sleeper([&] {
+    while (!over.load()) {
+      b.transport->poll();
+      sleeps.store(true);
+      b.transport->wait(20 * kSecondNs);
+    }
+  });
+  while (!sleeps.load()) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_TRUE(
+      poll_until({&a}, [&] { return a.transport->arena().used_bytes() == 0; }, 40 * kSecondNs));
+  EXPECT_LT(clock.now_ns() - start, 15 * kSecondNs);
+  over.store(true);
+  b.transport->wake();
+  sleeper.join();
 }
 
 TEST(HostTransport, WakeEndsAWaitFromAnotherThread) {
