@@ -2,9 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace tersum {
 namespace {
+
+// Infinity beyond float32, where a cast has no defined value.
+float to_float(double value) {
+  constexpr double kMost = std::numeric_limits<float>::max();
+  if (std::abs(value) <= kMost) return static_cast<float>(value);
+  return static_cast<float>(std::copysign(std::numeric_limits<double>::infinity(), value));
+}
 
 // The rows of [matrix | 1].
 class Elimination {
@@ -42,7 +50,7 @@ class Elimination {
     inverse.values.reserve(side_ * side_);
     for (size_t r = 0; r < side_; ++r) {
       for (size_t c = 0; c < side_; ++c) {
-        inverse.values.push_back(static_cast<float>(row(r)[side_ + c]));
+        inverse.values.push_back(to_float(row(r)[side_ + c]));
       }
     }
     return inverse;

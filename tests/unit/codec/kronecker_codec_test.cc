@@ -354,6 +354,7 @@ TEST(KroneckerFiles, AreRefusedWithWhatIsWrongAndWhere) {
       {unit_file(0, 3, "nan"), "P1: row 0, column 3 is not finite"},
       {unit_file(0, 17, "inf"), "P2: row 0, column 1 is not finite"},
       {unit_file(0, 15, "0"), "P1 (4 x 4) is singular"},
+      {unit_file(0, 15, "1e-40"), "P1 (4 x 4) is nearly singular"},
       {unit_file(0, 15, "1e-6"), "P1 (4 x 4) is nearly singular: its condition number (1-norm) is"},
       {unit_file(2, 80, "0"), "the factor of channel 0 is zero or not finite"},
       {unit_file(3, 82, "-2e3"), "factors are 2000 times apart, more than 1024"},
