@@ -1,6 +1,6 @@
-// The plan of calls whose codec leaves no choice.
+// Which plans a codec can sum by, where it cannot by all.
 //
-// Thread safety: a pure function.
+// Thread safety: pure functions.
 #pragma once
 
 #include "codec/codec.h"
@@ -17,6 +17,22 @@ inline PlanKind plan_needed(const Codec& codec, Collective collective, int ranks
   const bool is_free =
       sums == nullptr || sums->takes_partials() || ranks < 2 || !reduces(collective);
   return is_free ? PlanKind::kAuto : PlanKind::kTwoStep;
+}
+
+// Partial sums are coded again at every rank that they pass.
+inline bool is_ring(PlanKind plan) {
+  return plan == PlanKind::kRing || plan == PlanKind::kBidirectionalRing ||
+         plan == PlanKind::kTorus;
+}
+
+// Whether a call may run by `plan`, which is not kAuto. Side by side also of two ranks: streams are
+// added in the order of the ranks, which other plans do not keep. Two ranks have one hop, whatever
+// it is called.
+inline bool takes_plan(const Codec& codec, Collective collective, int ranks, PlanKind plan) {
+  if (plan_needed(codec, collective, ranks) != PlanKind::kAuto) {
+    return plan == PlanKind::kTwoStep || plan == PlanKind::kOneShot;
+  }
+  return codec.takes_hops() || !reduces(collective) || ranks <= 2 || !is_ring(plan);
 }
 
 }  // namespace tersum

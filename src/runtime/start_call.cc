@@ -103,17 +103,11 @@ Status check_ranks(const Member& member, const CallArguments& arguments, const C
   return check_sum_ranks(codec, static_cast<uint32_t>(member.size()));
 }
 
-bool is_ring(PlanKind kind) {
-  return kind == PlanKind::kRing || kind == PlanKind::kBidirectionalRing ||
-         kind == PlanKind::kTorus;
-}
-
-// Also of two ranks: streams are added in the order of the ranks, which other plans do not keep.
 Status check_side_by_side(const Member& member, const CallArguments& arguments,
                           const CallOptions& options, const Codec& codec) {
   if (plan_needed(codec, arguments.collective, member.size()) == PlanKind::kAuto ||
-      options.plan == PlanKind::kAuto || options.plan == PlanKind::kTwoStep ||
-      options.plan == PlanKind::kOneShot) {
+      options.plan == PlanKind::kAuto ||
+      takes_plan(codec, arguments.collective, member.size(), options.plan)) {
     return {};
   }
   return unsupported("codec " + codec.spec().to_string() + " is refused on plan " +
@@ -122,15 +116,15 @@ Status check_side_by_side(const Member& member, const CallArguments& arguments,
                      "ranks where they lie side by side; use plan two_step or one_shot");
 }
 
-// Two ranks have one hop, whatever it is called.
+// Also of a plan that only the topology leaves.
 Status check_hops(const Member& member, const CallArguments& arguments, const CallOptions& options,
                   const Codec& codec) {
-  if (codec.takes_hops() || !reduces(arguments.collective) || member.size() <= 2) return {};
+  if (codec.takes_hops() || !reduces(arguments.collective)) return {};
   const PlanKind kind = options.plan != PlanKind::kAuto
                             ? options.plan
                             : choose_plan(arguments.collective, member.size(),
                                           codec.wire_bytes(arguments.count), member.topology.get());
-  if (!is_ring(kind)) return {};
+  if (takes_plan(codec, arguments.collective, member.size(), kind)) return {};
   return unsupported(
       "codec " + codec.spec().to_string() + " is refused on plan " +
       std::string(plan_kind_name(kind)) +

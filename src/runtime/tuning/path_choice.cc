@@ -122,19 +122,24 @@ Result<PathChoice> choose_plan_only(const PathContext& context, const CallArgume
   if (options.plan != PlanKind::kAuto) {
     return named(std::move(codec), options.plan, "codec and plan are the caller's");
   }
-  const TuningRule* rule = rule_for(context, arguments);
-  if (rule != nullptr && rule->plan != PlanKind::kAuto) {
-    return named(std::move(codec), rule->plan, "the plan is a tuning rule's");
-  }
   const Result<const Codec*> found = find_codec(codec, arguments.type, arguments.op);
   if (!found.ok()) return found.status();
+  const auto taken = [&](PlanKind plan) {
+    return takes_plan(*found.value(), arguments.collective, context.size, plan);
+  };
+  // Neither a rule for all codecs nor a plan that is fast for another may make a call fail.
+  const TuningRule* rule = rule_for(context, arguments);
+  if (rule != nullptr && rule->plan != PlanKind::kAuto && taken(rule->plan)) {
+    return named(std::move(codec), rule->plan, "the plan is a tuning rule's");
+  }
   const PlanKind needed = plan_needed(*found.value(), arguments.collective, context.size);
   if (needed != PlanKind::kAuto) {
     return named(std::move(codec), needed, "the codec adds where contributions lie side by side");
   }
   const std::string_view like =
       found.value()->lossless() ? tuning_codecs().front() : measured_like(codec);
-  const auto ways = ranked(context, arguments, {like}, PlanKind::kAuto);
+  auto ways = ranked(context, arguments, {like}, PlanKind::kAuto);
+  std::erase_if(ways, [&](const TuningOption& option) { return !taken(option.way.plan); });
   if (ways.empty()) {
     return named(std::move(codec), PlanKind::kAuto, "not tuned: the plan is the rule of thumb's");
   }

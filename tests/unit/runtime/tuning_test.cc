@@ -219,6 +219,24 @@ TEST(PathChoice, ACodecThatAddsSideBySideTakesTwoStep) {
   }
 }
 
+// A rule for all codecs must not make the calls of one fail.
+TEST(PathChoice, ARulesPlanIsLeftWhereTheCodecWouldBeRefusedOnIt) {
+  const auto rules = parse_tuning_rules("all_reduce:0-inf:*:ring").value();
+  const auto plan_of = [&](const char* codec, int size) {
+    PathContext context;
+    context.size = size;
+    context.rules = &rules;
+    CallOptions options;
+    options.codec = codec;
+    return choose_path(context, sum_of(1 << 18), options).value().plan;
+  };
+  EXPECT_EQ(plan_of("mxfp8", 4), PlanKind::kAuto);
+  EXPECT_EQ(plan_of("mxfp8+hops", 4), PlanKind::kRing);
+  EXPECT_EQ(plan_of("mxfp8", 2), PlanKind::kRing);
+  EXPECT_EQ(plan_of("lut2", 4), PlanKind::kTwoStep);
+  EXPECT_EQ(plan_of("int8", 4), PlanKind::kRing);
+}
+
 TEST(PathChoice, NeedsATableOnlyWhereALossyCodecCouldServe) {
   PathContext context;
   context.size = 2;
