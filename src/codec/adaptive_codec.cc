@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "codec/kernels/block_cuts.h"
+#include "codec/kernels/cell_coding.h"
 #include "codec/kernels/element_kernels.h"
 #include "codec/sectioned_codec.h"
 
@@ -33,6 +34,8 @@ class AdaptiveCodec final : public SectionedCodec {
  public:
   AdaptiveCodec(const PlainSpec& spec, CodecsBySize by_size, DataType type)
       : SectionedCodec(spec, type), block_(spec.block), codecs_(std::move(by_size)) {
+    TERSUM_CHECK(codecs_[0]->element_format() != nullptr);
+    format_ = *codecs_[0]->element_format();
     for (size_t i = 0; i < codecs_.size(); ++i) {
       TERSUM_CHECK(codecs_[i]->value_type() == DataType::kFloat32);
       TERSUM_CHECK(codecs_[i]->block() == kAdaptiveLeast << i);
@@ -75,6 +78,7 @@ class AdaptiveCodec final : public SectionedCodec {
 
   uint32_t block_;
   CodecsBySize codecs_;
+  ElementFormat format_;  // in blocks of a cell
 };
 
 void AdaptiveCodec::encode_section(const float* values, size_t count, std::byte* wire,
@@ -91,12 +95,10 @@ void AdaptiveCodec::encode_section(const float* values, size_t count, std::byte*
   choose_cuts(memory.absmax_bits, count, blocks, memory.cuts, memory.cells);
   write_cuts(memory.cells, count, blocks, wire);
   wire += cut_bytes(blocks);
-  for (size_t at = 0; at < count;) {
-    const size_t cells = memory.cells[at / kCell];
-    const size_t here = std::min(cells * kCell, count - at);
-    codec_of(cells).encode(values + at, here, wire);
-    wire += codec_of(cells).wire_bytes(here);
-    at += here;
+  wire = encode_cells(format_, element_kernels(), {memory.cells, 0, whole}, values,
+                      memory.absmax_bits, wire);
+  if (whole * kCell < count) {
+    codecs_[0]->encode(values + whole * kCell, count - whole * kCell, wire);
   }
 }
 
@@ -110,13 +112,12 @@ void AdaptiveCodec::decode_section(const std::byte* wire, size_t count, size_t b
     return;
   }
   wire += cut_bytes(blocks);
-  for (size_t at = 0; at < begin + part;) {
-    const size_t cells = memory.cells[at / kCell];
-    const size_t here = std::min(cells * kCell, count - at);
-    if (at >= begin) codec_of(cells).decode(wire, here, values + (at - begin));
-    wire += codec_of(cells).wire_bytes(here);
-    at += here;
-  }
+  const CellRange range{memory.cells, begin / kCell, part / kCell};
+  decode_cells(format_, element_kernels(), range, wire, values);
+  const size_t done = range.count * kCell;
+  if (done == part) return;
+  wire += cell_bytes(format_, {memory.cells, 0, range.first + range.count});
+  codecs_[0]->decode(wire, part - done, values + done);
 }
 
 Status AdaptiveCodec::check_section(const std::byte* wire, size_t count) const {

@@ -47,6 +47,9 @@ class BlockCodec final : public Codec {
   }
   void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
                    const SlicePlace& place) const override;
+  [[nodiscard]] const ElementFormat* element_format() const override {
+    return general_->element_format();
+  }
   [[nodiscard]] Status check_wire(const std::byte* wire, size_t count) const override {
     return general_->check_wire(wire, count);
   }

@@ -72,6 +72,7 @@ struct SlicePlace {
 };
 
 class SharedSums;
+struct ElementFormat;
 
 class Codec {
  public:
@@ -105,6 +106,10 @@ class Codec {
 
   // How ranks sum with it that agree on scales before; null: they need not agree. Borrowed.
   [[nodiscard]] virtual const SharedSums* shared_sums() const { return nullptr; }
+
+  // What its slices are, for one that puts blocks together itself; null: not to be described so.
+  // Borrowed.
+  [[nodiscard]] virtual const ElementFormat* element_format() const { return nullptr; }
 
   // The codec of finished sums of `ranks` contributions, which some formats give more room than a
   // contribution. It decodes them; combine() writes them where finish.gathered_ranks says so.

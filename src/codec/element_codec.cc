@@ -99,6 +99,7 @@ class ElementCodec final : public Codec {
   [[nodiscard]] bool is_random() const override { return is_random_; }
   [[nodiscard]] bool quantizes_own() const override { return format_.sums_codes; }
   [[nodiscard]] const SharedSums* shared_sums() const override { return sums_.get(); }
+  [[nodiscard]] const ElementFormat* element_format() const override { return &format_; }
   void encode(const void* values, size_t count, std::byte* wire,
               const SlicePlace& place) const override {
     encode_elements(coding(place), values, count, wire);

@@ -44,7 +44,6 @@ MixedMemory& mixed_memory() {
 
 // Values that are decoded at once: whole blocks that stay in L1.
 constexpr size_t kTrialValues = 4096;
-constexpr size_t kBlockScaleBytes = 2;
 
 class MixedCodec final : public SectionedCodec {
  public:
@@ -183,10 +182,9 @@ std::byte* MixedCodec::put_block(const MixedMemory& memory, size_t block, size_t
                                  std::byte* to) const {
   const uint8_t change = memory.change[block];
   const std::byte* const wire = memory.wire[change].data();
-  const size_t code_bytes = block_bytes_[change] - kBlockScaleBytes;
-  std::memcpy(to, wire + block * kBlockScaleBytes, kBlockScaleBytes);
-  std::memcpy(to + kBlockScaleBytes, wire + blocks * kBlockScaleBytes + block * code_bytes,
-              code_bytes);
+  const size_t code_bytes = block_bytes_[change] - kScaleBytes;
+  std::memcpy(to, wire + block * kScaleBytes, kScaleBytes);
+  std::memcpy(to + kScaleBytes, wire + blocks * kScaleBytes + block * code_bytes, code_bytes);
   return to + block_bytes_[change];
 }
 

@@ -63,17 +63,32 @@ void SectionedCodec::encode(const void* values, size_t count, std::byte* wire,
   SectionMemory& memory = section_memory();
   for (size_t first = 0; first < count; first += kLayoutValues) {
     const size_t here = std::min(kLayoutValues, count - first);
-    load_with_terms(element_kernels(), kind_, values, place.added, place.first, first, here,
-                    memory.values);
-    encode_loaded(memory, here, wire, place_in(place, first));
+    if (lies_ready(values, here, place)) {
+      encode_section(static_cast<const float*>(values) + first, here, wire, place_in(place, first));
+    } else {
+      load_with_terms(element_kernels(), kind_, values, place.added, place.first, first, here,
+                      memory.values);
+      encode_loaded(memory, here, wire, place_in(place, first));
+    }
     wire += section_bytes(here);
   }
 }
 
-// The error of a code must not take a finite number beyond the value type.
+// True where a section can be coded from the caller's array: kernels may read behind another count.
+bool SectionedCodec::lies_ready(const void* values, size_t count, const SlicePlace& place) const {
+  return kind_ == ValueKind::kFloat32 && !place.added.is_any() && count % kTilePad == 0 &&
+         reinterpret_cast<uintptr_t>(values) % alignof(float) == 0;
+}
+
+// The error of a code must not take a finite number beyond the value type. Little enough at a time
+// to be in L1 when it is stored.
 void SectionedCodec::store(SectionMemory& memory, size_t count, void* values, size_t first) const {
-  element_kernels().limit(largest_, count, memory.values);
-  element_kernels().store(kind_, memory.values, count, values, first);
+  constexpr size_t kAtOnce = 2048;
+  for (size_t at = 0; at < count; at += kAtOnce) {
+    const size_t here = std::min(kAtOnce, count - at);
+    element_kernels().limit(largest_, here, memory.values + at);
+    element_kernels().store(kind_, memory.values + at, here, values, first + at);
+  }
 }
 
 void SectionedCodec::decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,

@@ -56,6 +56,7 @@ class SectionedCodec : public Codec {
 
  private:
   void store(SectionMemory& memory, size_t count, void* values, size_t first) const;
+  [[nodiscard]] bool lies_ready(const void* values, size_t count, const SlicePlace& place) const;
   void encode_loaded(SectionMemory& memory, size_t count, std::byte* wire,
                      const SlicePlace& place) const;
   // To memory.values: the sum of section `first` of the slice, divided.

@@ -18,14 +18,24 @@ inline constexpr size_t kCellsMax = 2048;
 // The fewest blocks that `count` values can be cut into.
 size_t fewest_blocks(size_t count);
 
+// A merge joins two halves of 2^level cells; merges of one level lie side by side.
+inline constexpr size_t kMergeLevels = 5;
+inline constexpr size_t kMergesMax = kCellsMax;  // fewer: 1024 + 512 + … + 64
+
 struct CutScratch {
   struct Merge {
     double cost;
     uint16_t cell;
-    uint16_t cells;  // of each half
+    uint16_t level;
   };
-  Merge heap[kCellsMax];
-  float absmax[kCellsMax];
+  Merge heap[kMergesMax];
+  float absmax[2 * kCellsMax];  // of all blocks that there may be, level by level
+  double cost[kMergesMax];
+  // The most of a merge's cost and of those of all merges within it: it is made when the costs that
+  // are paid have come to that.
+  double due[kMergesMax];
+  double ranked[kMergesMax];
+  bool is_made[kMergesMax];
 };
 
 // Cuts `count` values into `blocks` blocks, of a number from fewest_blocks() to that of the cells:

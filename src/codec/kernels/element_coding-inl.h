@@ -289,13 +289,13 @@ HWY_NOINLINE void dequantize_with(const Levels& levels, const uint8_t* HWY_RESTR
                                   size_t count, size_t block, const BlockScale* HWY_RESTRICT scales,
                                   float* HWY_RESTRICT tile) {
   const DF df;
-  const auto log2 = static_cast<size_t>(std::countr_zero(block));
-  const size_t last = (count - 1) >> log2;
-  for (size_t at = 0; at < count; at += kLanes) {
-    const auto scale = hn::Set(df, scales[std::min(at >> log2, last)].scale);
-    auto value = hn::Mul(levels.of(codes + at), scale);
-    if constexpr (kAdd) value = hn::Add(hn::Load(df, tile + at), value);
-    hn::Store(value, df, tile + at);
+  for (size_t at = 0; at < count; ++scales) {
+    const auto scale = hn::Set(df, scales->scale);
+    for (const size_t end = std::min(at + block, count); at < end; at += kLanes) {
+      auto value = hn::Mul(levels.of(codes + at), scale);
+      if constexpr (kAdd) value = hn::Add(hn::Load(df, tile + at), value);
+      hn::Store(value, df, tile + at);
+    }
   }
 }
 

@@ -8,13 +8,17 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "codec/kernels/block_cuts.h"
+#include "codec/kernels/numbers.h"
 #include "nasty_values.h"
 #include "tersum/codec_info.h"
 #include "tersum/codec_payload.h"
@@ -134,6 +138,60 @@ RC_GTEST_PROP(BlockCuts, are_a_partition_and_come_back, ()) {
   RC_ASSERT(read_cuts(bits.data(), count, blocks, back.data()));
   RC_ASSERT(back == cells);
   if (blocks < all) RC_ASSERT(!read_cuts(bits.data(), count, blocks + 1, back.data()));
+}
+
+// As docs/codecs.md says it: of all halves that are blocks, those that cost the least become one.
+std::vector<uint8_t> cut_step_by_step(const std::vector<float>& magnitudes, size_t count,
+                                      size_t blocks) {
+  std::vector<float> absmax = magnitudes;
+  std::vector<uint8_t> cells(absmax.size(), 1);
+  for (size_t left = cells.size(); left > blocks; --left) {
+    double least = 0;
+    size_t found = cells.size();
+    for (size_t first = 0; first < cells.size(); ++first) {
+      const size_t half = cells[first];
+      const bool fits = half > 0 && half < kCellsInBlockMax && first % (2 * half) == 0 &&
+                        (first + 2 * half) * kCell <= count && cells[first + half] == half;
+      if (!fits) continue;
+      const double p = std::max(absmax[first], absmax[first + half]);
+      const double q = std::min(absmax[first], absmax[first + half]);
+      const double cost = p == q ? 0 : static_cast<double>(half) * (p * p - q * q);
+      if (found < cells.size() && cost >= least) continue;
+      least = cost;
+      found = first;
+    }
+    const size_t half = cells[found];
+    absmax[found] = std::max(absmax[found], absmax[found + half]);
+    cells[found + half] = 0;
+    cells[found] = static_cast<uint8_t>(2 * half);
+  }
+  return cells;
+}
+
+RC_GTEST_PROP(BlockCuts, are_those_of_the_cheapest_merges, ()) {
+  const auto seed = *rc::gen::arbitrary<uint64_t>();
+  const auto count = *rc::gen::inRange<size_t>(1, 8000);
+  const auto kind = *rc::gen::inRange(0, 4);
+  const size_t all = (count + kCell - 1) / kCell;
+  const auto blocks = *rc::gen::inRange<size_t>(fewest_blocks(count), all + 1);
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  // All different; over many powers of two; few different ones, so that merges cost the same; some
+  // infinite.
+  const auto draw = [&] {
+    const float any = std::abs(normal(random));
+    if (kind == 1) return std::exp(8 * any);
+    if (kind == 2) return static_cast<float>(random() % 3);
+    return kind == 3 && random() % 10 == 0 ? std::numeric_limits<float>::infinity() : any;
+  };
+  std::vector<float> magnitudes(all);
+  std::generate(magnitudes.begin(), magnitudes.end(), draw);
+  std::vector<uint32_t> bits(all);
+  std::transform(magnitudes.begin(), magnitudes.end(), bits.begin(), float_bits);
+  const auto scratch = std::make_unique<CutScratch>();
+  std::vector<uint8_t> cells(all);
+  choose_cuts(bits.data(), count, blocks, *scratch, cells.data());
+  RC_ASSERT(cells == cut_step_by_step(magnitudes, count, blocks));
 }
 
 RC_GTEST_PROP(BlockCuts, of_noise_never_reach_beyond_the_section, ()) {
