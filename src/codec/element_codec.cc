@@ -96,7 +96,9 @@ class ElementCodec final : public Codec {
   }
   [[nodiscard]] bool takes_hops() const override { return takes_hops_; }
   [[nodiscard]] bool flattens() const override { return flattens_; }
-  [[nodiscard]] bool is_random() const override { return is_random_; }
+  [[nodiscard]] bool is_random() const override {
+    return is_random_ || (sums_ != nullptr && sums_->is_random());
+  }
   [[nodiscard]] bool quantizes_own() const override { return format_.sums_codes; }
   [[nodiscard]] const SharedSums* shared_sums() const override { return sums_.get(); }
   [[nodiscard]] const ElementFormat* element_format() const override { return &format_; }

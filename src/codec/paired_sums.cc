@@ -14,6 +14,7 @@
 #include "codec/element_formats.h"
 #include "codec/kernels/element_kernels.h"
 #include "codec/kernels/pair_sum.h"
+#include "codec/pair_tree.h"
 #include "codec/shared_scale.h"
 #include "codec/shared_sums.h"
 #include "codec/value_kind.h"
@@ -21,8 +22,6 @@
 namespace tersum {
 namespace {
 
-// 2^kRoundsMax ranks: sums of so many halves of a step are exact in float32 with an 8-bit step.
-constexpr uint32_t kRoundsMax = 12;
 constexpr size_t kTileBytes = kTileValues / kPairCodes;
 
 size_t packed_bytes(size_t count) { return (count + kPairCodes - 1) / kPairCodes; }
@@ -32,8 +31,6 @@ struct TileMemory {
   alignas(64) float values[kTileMemory];
   alignas(64) uint8_t codes[kTileMemory];
   BlockScale scales[kTileBlocksMax];
-  // Sums of 1, 2, 4, … streams that wait for their other half.
-  std::array<std::array<std::byte, kTileBytes>, kRoundsMax + 1> waiting;
 };
 
 void pack_codes(const uint8_t* codes, size_t count, std::byte* wire) {
@@ -57,34 +54,6 @@ void unpack_codes(const std::byte* wire, size_t count, uint8_t* codes) {
     codes[i] = static_cast<uint8_t>(byte >> (2 * (i % kPairCodes)) & 3U);
   }
 }
-
-// Streams of one tile, added pair by pair in their order: first to second, third to fourth, then
-// the two results, and so on.
-class PairTree {
- public:
-  PairTree(TileMemory& memory, size_t bytes) : memory_(memory), bytes_(bytes) {}
-
-  void add(const std::byte* stream) {
-    std::copy_n(stream, bytes_, memory_.waiting[depth_].begin());
-    size_t weight = ++streams_;
-    // As many halves are complete as the number of streams ends in zero bits.
-    for (++depth_; weight % 2 == 0; weight /= 2) {
-      --depth_;
-      std::byte* const first = memory_.waiting[depth_ - 1].data();
-      add_pairs(mean_pair_table(), first, memory_.waiting[depth_].data(), bytes_, first);
-    }
-  }
-  [[nodiscard]] const std::byte* sum() const {
-    TERSUM_CHECK(depth_ == 1);
-    return memory_.waiting[0].data();
-  }
-
- private:
-  TileMemory& memory_;
-  size_t bytes_;
-  size_t streams_ = 0;
-  size_t depth_ = 0;
-};
 
 // Codes of a sum of `ranks` contributions, without scales: of one of them, or of all.
 class PairCodec final : public Codec {
@@ -215,19 +184,24 @@ void PairCodec::combine(std::span<const std::byte* const> wires, const void* own
   TERSUM_CHECK(wires.size() + (own == nullptr ? 0 : 1) == ranks_);
   TileMemory memory;
   std::array<std::byte, kTileBytes> mine;
+  const PairTable table = mean_pair_table();
   for (size_t first = 0; first < count; first += kTileValues) {
     const size_t here = std::min(kTileValues, count - first);
     const size_t offset = first / kPairCodes;
-    PairTree tree(memory, packed_bytes(here));
+    PairTree<kTileBytes> tree(packed_bytes(here));
+    const auto join = [&](std::byte* to, const std::byte* other) {
+      add_pairs(table, to, other, packed_bytes(here), to);
+    };
     if (own != nullptr) encode_tile(own, first, here, place, memory, mine.data());
     size_t wire = 0;
     for (size_t i = 0; i < ranks_; ++i) {
       const bool is_own = own != nullptr && i == own_index;
-      tree.add(is_own ? mine.data() : wires[wire++] + offset);
+      tree.add(is_own ? mine.data() : wires[wire++] + offset, join);
     }
-    if (wire_out != nullptr) std::copy_n(tree.sum(), packed_bytes(here), wire_out + offset);
+    const std::byte* const sum = tree.sum(join);
+    if (wire_out != nullptr) std::copy_n(sum, packed_bytes(here), wire_out + offset);
     if (values_out == nullptr) continue;
-    store(tree.sum(), first, here, finish.divisor, place, first, values_out, memory);
+    store(sum, first, here, finish.divisor, place, first, values_out, memory);
   }
 }
 
@@ -249,7 +223,7 @@ class PairedSums final : public SharedSums {
       : spec_(spec), format_(format), type_(type) {}
 
   [[nodiscard]] std::string refusal(uint32_t ranks) const override {
-    if (std::has_single_bit(ranks) && ranks <= 1U << kRoundsMax) return {};
+    if (std::has_single_bit(ranks) && ranks <= 1U << kPairRoundsMax) return {};
     return "adds streams two by two, for 2, 4, 8, … 4096 ranks, and this group has " +
            std::to_string(ranks) + "; use int2, or groups of such a size";
   }

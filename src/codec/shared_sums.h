@@ -24,6 +24,11 @@ class SharedSums {
   // False where whoever adds up must have all contributions side by side, in the order of the
   // ranks: plans in which ranks add to what passes through them are refused.
   [[nodiscard]] virtual bool takes_partials() const = 0;
+  // False where whoever adds up does so by random numbers of its own: plans in which several ranks
+  // add the same are refused.
+  [[nodiscard]] virtual bool takes_replicas() const { return true; }
+  // True where codes are random whether or not +sr is asked for.
+  [[nodiscard]] virtual bool is_random() const { return false; }
   // Values that share a scale, counted from the begin of a rank's part of the array; 0: all of a
   // call share one.
   [[nodiscard]] virtual uint32_t scale_block() const = 0;

@@ -30,7 +30,8 @@ inline bool is_ring(PlanKind plan) {
 // it is called.
 inline bool takes_plan(const Codec& codec, Collective collective, int ranks, PlanKind plan) {
   if (plan_needed(codec, collective, ranks) != PlanKind::kAuto) {
-    return plan == PlanKind::kTwoStep || plan == PlanKind::kOneShot;
+    return plan == PlanKind::kTwoStep ||
+           (plan == PlanKind::kOneShot && codec.shared_sums()->takes_replicas());
   }
   return codec.takes_hops() || !reduces(collective) || ranks <= 2 || !is_ring(plan);
 }

@@ -105,15 +105,23 @@ Status check_ranks(const Member& member, const CallArguments& arguments, const C
 
 Status check_side_by_side(const Member& member, const CallArguments& arguments,
                           const CallOptions& options, const Codec& codec) {
+  const PlanKind plan = options.plan;
   if (plan_needed(codec, arguments.collective, member.size()) == PlanKind::kAuto ||
-      options.plan == PlanKind::kAuto ||
-      takes_plan(codec, arguments.collective, member.size(), options.plan)) {
+      plan == PlanKind::kAuto || takes_plan(codec, arguments.collective, member.size(), plan)) {
     return {};
   }
-  return unsupported("codec " + codec.spec().to_string() + " is refused on plan " +
-                     std::string(plan_kind_name(options.plan)) +
+  const std::string refused = "codec " + codec.spec().to_string() + " is refused on plan " +
+                              std::string(plan_kind_name(plan));
+  if (plan == PlanKind::kOneShot) {
+    return unsupported(refused +
+                       ", in which every rank adds up all: it adds by random numbers of the rank "
+                       "that does it, so that no two would have the same; use plan two_step");
+  }
+  const bool takes_replicas = codec.shared_sums()->takes_replicas();
+  return unsupported(refused +
                      ", which adds to what passes through: it adds up the contributions of all "
-                     "ranks where they lie side by side; use plan two_step or one_shot");
+                     "ranks where they lie side by side; use plan two_step" +
+                     (takes_replicas ? " or one_shot" : ""));
 }
 
 // Also of a plan that only the topology leaves.
