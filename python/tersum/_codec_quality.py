@@ -125,6 +125,7 @@ class LearningSum:
 
 BY_ENGINE = (
     "sum8",
+    "sum:exp",
     "lut2",
     "+flatten",
     "+sparse",

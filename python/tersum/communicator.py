@@ -275,8 +275,9 @@ class Communicator(MoveCalls):
         :param site: of codecs with ``+feedback``, as in :meth:`all_reduce`: one name for the list.
 
         Each tensor begins a block of its own, so its neighbours do not affect its error, and one
-        shorter than a block costs a whole block on the wire. (``sum8:tensor`` has no blocks: what
-        is sent together has one scale.) ``codec="auto"`` goes by what codecs guarantee.
+        shorter than a block costs a whole block on the wire. (``sum8:tensor`` and ``sum:exp`` have
+        no blocks: what is sent together has one scale.) ``codec="auto"`` goes by what codecs
+        guarantee.
         """
         how = call_options(codec, plan, timeout_ms, max_rel_error, attended=True, site=site)
         return start_coalesced(self._core, tensors, op, out, how).result()

@@ -191,6 +191,7 @@ std::string_view refuse_sr(const FormatRow& row, const PlainSpec& spec) {
   if (row.name == "nvfp4" || spec.floor) {
     return "scales that are not rounded up leave values beyond the last level";
   }
+  if (row.name == "sum:exp") return "the format is rounded at random as it is";
   if (spec.mixed || spec.adaptive) return "mixed and adaptive judge blocks by nearest rounding";
   return row.rotates || row.shares ? "" : "the format takes no modifier: it has no blocks";
 }

@@ -130,6 +130,13 @@ ElementFormat sign_format() {
   return format;
 }
 
+ElementFormat unit_format() {
+  ElementFormat format;
+  constexpr float kLevels[] = {-1, 1};
+  make_table(kLevels, format);
+  return format;
+}
+
 ElementFormat halves_format() {
   ElementFormat format;
   constexpr float kLevels[] = {-1.5F, -0.5F, 0.5F, 1.5F};

@@ -26,6 +26,9 @@ ElementFormat sign_format();
 // Five levels, -2 to 2; three codes in seven bits.
 ElementFormat five_format();
 
+// -1 and 1, of which a scale is made that no value is beyond.
+ElementFormat unit_format();
+
 // Four levels, -3, -1, 1 and 3 halves.
 ElementFormat halves_format();
 

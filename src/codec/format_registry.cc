@@ -8,6 +8,7 @@
 #include "codec/element_codec.h"
 #include "codec/element_formats.h"
 #include "codec/exact_codec.h"
+#include "codec/exponent_sums.h"
 #include "codec/integer_sums.h"
 #include "codec/level_tables.h"
 #include "codec/paired_sums.h"
@@ -64,6 +65,7 @@ constexpr std::array kRows = {
     FormatRow{"nf4", 64, 32, 1024, true, make_element<nf4_format>},
     FormatRow{"sum8", 256, 32, 1024, false, make_integer_sums_codec, true},
     FormatRow{"sum8:tensor", 1024, 1024, 1024, false, make_tensor_sums_codec, true},
+    FormatRow{"sum:exp", 1024, 1024, 1024, false, make_exponent_sums_codec, true},
     FormatRow{"lut2", 32, 32, 1024, false, make_paired_sums_codec, true},
     FormatRow{"table", 64, 32, 1024, true, make_table},
 };

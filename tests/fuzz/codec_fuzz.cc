@@ -7,6 +7,7 @@
 // either.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -101,7 +102,7 @@ std::string choose_spec(FuzzInput& input) {
   uint32_t block = row.block_min << (choice & 7U);
   if (block > row.block_max) block = row.default_block;
   spec += "/" + std::to_string(block);
-  if (row.shares && (choice & 8U) != 0) spec += "+sr";
+  if (row.shares && (choice & 8U) != 0 && normalize_codec(spec + "+sr").ok()) spec += "+sr";
   if (!row.rotates) return spec;
   // Without a state +flatten is +hadamard, so it is not drawn.
   if ((choice & 8U) != 0) {
@@ -187,7 +188,11 @@ Case choose_case(FuzzInput& input) {
   const bool shares = named.shared_sums() != nullptr && (way & 0x40U) == 0;
   // Where whoever adds up has all contributions they are as many as the ranks.
   const bool has_order = shares && !named.shared_sums()->takes_partials();
-  const uint32_t ranks = has_order ? 2U << input.peek() % 3 : 2 + input.peek() % 126;
+  const uint32_t few = 2 + input.peek() % 7;
+  const bool takes_few = has_order && named.shared_sums()->refusal(few).empty();
+  const uint32_t ranks = !has_order  ? 2 + input.peek() % 126
+                         : takes_few ? few
+                                     : std::bit_floor(few);
   const Codec& codec = shares ? *summing_codec(named, ranks, true) : named;
   const size_t any_wires = 1 + input.byte() % kWiresMax;
   const size_t wires = has_order ? ranks - 1 : any_wires;

@@ -22,7 +22,14 @@ from tersum.codecs import codec_info, decode_payload, encode_payload
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
 
 from format_table import ALL, TABLES
-from simulate_codecs import gathered, make_data, relative_error, shared_sum, two_step
+from simulate_codecs import (
+    exponent_sum,
+    gathered,
+    make_data,
+    relative_error,
+    shared_sum,
+    two_step,
+)
 
 Run = Callable[..., list[Any]]
 Data = np.ndarray[Any, Any]
@@ -162,6 +169,19 @@ def test_pairs_have_the_error_of_a_simulation(
         assert got == pytest.approx(once("lut2", "normal"), rel=0.01), f"seed {SEED}"
     simulated = relative_error(shared_sum(spec, data), data)
     assert got == pytest.approx(simulated, rel=0.03), f"seed {SEED}"
+
+
+@pytest.mark.parametrize(("ranks", "expected"), [(2, 0.402), (4, 0.495), (8, 0.574), (16, 0.652)])
+def test_sums_of_exponents_have_the_error_of_the_table(
+    run_group: Run, ranks: int, expected: float
+) -> None:
+    """Section 2, "exponential dithering"; and beside the simulation."""
+    data = data_of("normal", ranks, 1 << 16)
+    results = run_group(ranks, partial(sum_of, spec="sum:exp", data=data))
+    assert all(result.tobytes() == results[0].tobytes() for result in results)
+    got = relative_error(results[0], data)
+    assert got == pytest.approx(relative_error(exponent_sum(data), data), rel=0.03), f"seed {SEED}"
+    assert got == pytest.approx(expected, rel=0.02), f"seed {SEED}"
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])

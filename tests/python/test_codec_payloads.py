@@ -25,6 +25,7 @@ SPECS = [
     for modifier in ("", "+hadamard", "+sparse:1%", "+rows:97", "+sr")
     if not (modifier and spec in ("exact", "bf16"))
     and not (spec.startswith(("sum", "lut2")) and modifier not in ("", "+sr"))
+    and not (modifier == "+sr" and spec == "sum:exp")
     and not (modifier == "+sr" and spec in ("int1", "nvfp4"))
 ] + ["int4/64+mixed", "int6/32+hadamard+mixed", "int4/64+adaptive", "nf4/128+rows:97+adaptive"]
 SPECS += ["mxint8+shiftadd", "shiftadd", "int5/64+hadamard+shiftadd", "int6+flatten+shiftadd"]
@@ -75,6 +76,8 @@ def test_every_rank_holds_the_same_bits(spec: str, plan: str) -> None:
     if spec.startswith("lut2"):  # and this without a power of two, and on a ring
         inputs = inputs[:2]
         plan = "auto" if plan == "ring" else plan
+    if spec == "sum:exp":  # and this but in two steps
+        plan = "auto"
     results = all_reduce(spec, inputs, plan)
     assert len(results) == len(inputs)
     for result in results[1:]:

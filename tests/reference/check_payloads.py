@@ -81,12 +81,12 @@ def check_sum(line: str) -> list[str]:
     if struct.pack(f"<{len(scales)}H", *scales) != scales_hex:
         wrong.append(f"{name} {text} {dtype}: the reference finds other scales")
     codes = [
-        integer_sums.codes(spec, ranks, row, scales, int(key) + r) for r, row in enumerate(rows)
+        shared_scales.codes(spec, ranks, row, scales, int(key) + r) for r, row in enumerate(rows)
     ]
     if b"".join(shared_scales.pack_contribution(spec, row) for row in codes) != parts:
         wrong.append(f"{name} {text} {dtype}: the reference gives other contributions")
     sums = shared_scales.unpack_sum(spec, ranks, payload, count)
-    if sums != shared_scales.add(spec, codes):
+    if sums != shared_scales.add(spec, codes, int(key)):
         wrong.append(f"{name} {text} {dtype}: the codes have another sum")
     for divisor, array in zip((1, ranks), decoded, strict=True):
         expected = decode("exact", dtype, count, array)

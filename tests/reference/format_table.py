@@ -126,10 +126,11 @@ ALL = [
     Format("nf4", "table", 4, NF4, "nibbles", "bf16", 64),
     *(table(file) for file in TABLES),
 ]
-#: Of shared_scales.py: where nothing is summed the first two are coded as int8.
+#: Of shared_scales.py: where nothing is summed the first three are coded as int8.
 SUMMED = [
     replace(integer(8), name="sum8", default_block=256),
     replace(integer(8), name="sum8:tensor", default_block=1024),
+    replace(integer(8), name="sum:exp", default_block=1024),
     Format("lut2", "table", 2, [-1.5, -0.5, 0.5, 1.5], "planes", "bf16", 32),
 ]
 FORMATS = {format.name: format for format in [*ALL, *SUMMED]}

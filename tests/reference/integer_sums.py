@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from code_packing import ceil_div, pack_planes, unpack_planes
 from encode_slice import choose_scale, codes_of
+from exponent_sums import UNIT
 from float_rounding import bfloat16, float32, round_to
 from format_table import Format, Spec, integer
 from paired_sums import HALVES
@@ -23,13 +24,14 @@ Rows = list[list[float]]
 
 def has_blocks(spec: Spec) -> bool:
     """Else one scale serves all values."""
-    return spec.base != "sum8:tensor"
+    return spec.base not in ("sum8:tensor", UNIT.name)
 
 
 def format_for(spec: Spec, ranks: int) -> Format:
     """The levels of one contribution."""
-    if spec.base == HALVES.name:
-        return HALVES
+    for format in (HALVES, UNIT):
+        if spec.base == format.name:
+            return format
     return replace(integer(8), top=float(LEVELS if has_blocks(spec) else LEVELS // ranks))
 
 

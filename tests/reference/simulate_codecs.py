@@ -228,6 +228,28 @@ def mean_of_pairs(scaled: Array, seed: int | None) -> Array:
     return mean
 
 
+def nearest_power(values: Array, random: np.random.Generator) -> Array:
+    """One of the two powers of two around each value, at random; 0 of 0."""
+    mantissa, exponent = np.frexp(np.abs(values))
+    up = random.random(values.shape) < 2 * mantissa - 1
+    power: Array = np.sign(values) * np.ldexp(1.0, exponent - 1 + up)
+    return power
+
+
+def exponent_sum(data: npt.NDArray[np.float32], seed: int = 0) -> Array:
+    """sum:exp without its least power: every value and every sum of two becomes a power."""
+    random = np.random.default_rng(seed)
+    mantissa, exponent = np.frexp(np.abs(data.astype(np.float64)).max())
+    scale = np.ldexp(np.ceil(mantissa * 256) / 256, exponent)
+    rows = [nearest_power(row / scale, random) for row in data.astype(np.float64)]
+    while len(rows) > 1:
+        pairs = len(rows) // 2
+        sums = [nearest_power(rows[2 * i] + rows[2 * i + 1], random) for i in range(pairs)]
+        rows = sums + rows[2 * pairs :]
+    total: Array = rows[0] * scale
+    return total
+
+
 def relative_error(got: npt.ArrayLike, data: npt.NDArray[np.float32]) -> float:
     """Of a sum over the ranks, in the L2 norm."""
     exact = data.astype(np.float64).sum(0)

@@ -138,6 +138,8 @@ def formats_with_more_than_blocks() -> np.ndarray:
     specs = {
         "sum8/256": 0.015,
         "sum8:tensor": 0.13,  # 8 ranks share 8 bits
+        "sum:exp": 0.9,
+        "lut2": 4.2,  # 8 ranks share 2
         f"int6/128+{transform()}": 0.045,
         "int6/128+sparse:1%": 0.045,
         "int6/128+mixed": 0.045,

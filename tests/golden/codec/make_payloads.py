@@ -339,6 +339,7 @@ def moved_cases() -> list[tuple[str, str, str, list[Number]]]:
         ("one_scale", "sum8:tensor", "float32", normal(1030)),
         ("rounded", "sum8/32+sr", "float32", normal(70)),
         ("empty", "sum8/32", "float16", []),
+        ("one_scale", "sum:exp", "float16", normal(70)),
         ("halves", "lut2", "float32", normal(300)),
         ("lost_block", "lut2/64", "bfloat16", lost),
         ("rounded", "lut2/32+sr", "float32", normal(70)),

@@ -105,6 +105,30 @@ def paired_cases() -> list[Case]:
     return cases
 
 
+def power_cases() -> list[Case]:
+    """Signs and exponents."""
+    lost = rows(3, 9)
+    lost[1][4] = math.inf
+    far = [[x * 2.0 ** (15 * i) for i, x in enumerate(row)] for row in rows(3, 8)]
+    wide: list[list[Number]] = [[1.0, 2.0**-124, -(2.0**-126), 2.0**-149, 2.0**-140]] * 5
+    cases: list[Case] = [
+        ("worked_example", "sum:exp", "float32", [[3.0, -4.0, 1.0], [-1.0, 0.0, -1.0]]),
+        ("all_at_the_top", "sum:exp", "float32", [[1.0, -1.0, 0.3]] * 7),
+        ("huge", "sum:exp", "float32", [[FLOAT32_MAX, -1e38, 1.0], [FLOAT32_MAX, 3e38, 2.0]]),
+        ("float16_edges", "sum:exp", "float16", [[65504.0, 1.0], [60000.0, -1.0]]),
+        ("lost_all", "sum:exp", "float16", lost),
+        ("zeros", "sum:exp", "float32", [[0.0, -0.0]] * 2),
+        ("far_apart", "sum:exp", "float32", far),
+        ("wide", "sum:exp", "float32", wide),
+        ("normal", "sum:exp", "bfloat16", rows(5, 40)),
+        ("denormal", "sum:exp", "float32", rows(4, 37, 2.0**-133)),
+        ("most_ranks", "sum:exp", "float32", rows(129, 6)),
+    ]
+    for ranks, count in ((2, 1100), (3, 61), (6, 61), (8, 97)):
+        cases.append((f"normal_{ranks}_{count}", "sum:exp", "float32", rows(ranks, count)))
+    return cases
+
+
 def line_of(name: str, text: str, dtype: str, ranks: list[list[Number]], key: int) -> str:
     """One case."""
     spec, size, count = parse_spec(text), len(ranks), len(ranks[0])
@@ -112,8 +136,8 @@ def line_of(name: str, text: str, dtype: str, ranks: list[list[Number]], key: in
     # What the type rounds away is gone before a codec sees it.
     values = [unpack(dtype, array) for array in arrays]
     scales = integer_sums.shared_scales(spec, dtype, values)
-    codes = [integer_sums.codes(spec, size, row, scales, key + r) for r, row in enumerate(values)]
-    sums = shared_scales.add(spec, codes)
+    codes = [shared_scales.codes(spec, size, row, scales, key + r) for r, row in enumerate(values)]
+    sums = shared_scales.add(spec, codes, key)
     decoded = [
         pack(dtype, [*shared_scales.values_of(spec, dtype, size, sums, scales, divisor)])
         for divisor in (1, size)
@@ -131,7 +155,7 @@ def line_of(name: str, text: str, dtype: str, ranks: list[list[Number]], key: in
 
 def main() -> None:
     """Writes the file."""
-    cases = block_cases() + tensor_cases() + paired_cases()
+    cases = block_cases() + tensor_cases() + paired_cases() + power_cases()
     lines = [line_of(*case, 977 * i + 2**40) for i, case in enumerate(cases)]
     (HERE / "sums.txt").write_text("\n".join(lines) + "\n")
 

@@ -33,7 +33,10 @@ std::string any_lossy_spec() {
   uint32_t block = row.block_min;
   while (block < row.block_max && *rc::gen::arbitrary<bool>()) block *= 2;
   spec += "/" + std::to_string(block);
-  if (row.shares) return spec + *rc::gen::element("", "+sr");
+  if (row.shares) {
+    const std::string rounded = spec + *rc::gen::element("", "+sr");
+    return parse_codec_spec(rounded).ok() ? rounded : spec;
+  }
   spec += *rc::gen::element("", "", "", "+rows:7", "+rows:100", "+rows:2049");
   spec += *rc::gen::element("", "", "+sparse:0.2%", "+sparse:10%");
   std::vector<std::string> turns = {"", "+hadamard"};

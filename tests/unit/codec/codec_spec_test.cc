@@ -32,6 +32,7 @@ TEST(CodecSpec, NormalForms) {
         {"sum8", "sum8/256"},
         {"sum8/32+sr", "sum8/32+sr"},
         {"lut2", "lut2/32"},
+        {"sum:exp", "sum:exp/1024"},
         {"nf4+sparse:0.20%", "nf4/64+sparse:0.2%"},
         {"int8+hadamard+sparse:1%+rows:4096", "int8/128+rows:4096+sparse:1%+hadamard"},
         {"int4+mixed", "int4/128+mixed"},

@@ -35,7 +35,11 @@ std::string draw_spec() {
   const std::string base = is_table ? tables[drawn - rows.size()] : std::string(row.name);
   uint32_t block = row.block_min;
   while (block < row.block_max && *rc::gen::arbitrary<bool>()) block *= 2;
-  if (row.shares) return base + "/" + std::to_string(block) + *rc::gen::element("", "+sr");
+  if (row.shares) {
+    const std::string plain = base + "/" + std::to_string(block);
+    const std::string rounded = plain + *rc::gen::element("", "+sr");
+    return parse_codec_spec(rounded).ok() ? rounded : plain;
+  }
   std::vector<std::string> turns = {"", "", "+hadamard"};
   for (const std::string& transform : golden_transforms(block)) turns.push_back(transform);
   const std::string turn = row.rotates ? *rc::gen::elementOf(turns) : "";

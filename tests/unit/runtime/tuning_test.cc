@@ -212,10 +212,13 @@ TEST(PathChoice, RulesComeBeforeMeasurementAndTheCallerBeforeRules) {
 TEST(PathChoice, ACodecThatAddsSideBySideTakesTwoStep) {
   const TuningTable table = sample_table();
   CallOptions options;
-  options.codec = "lut2";
-  for (const size_t count : {size_t{10}, size_t{1} << 20}) {
-    EXPECT_EQ(choose_path(context_of(table), sum_of(count), options).value().plan,
-              PlanKind::kTwoStep);
+  for (const char* codec : {"lut2", "sum:exp"}) {
+    options.codec = codec;
+    for (const size_t count : {size_t{10}, size_t{1} << 20}) {
+      EXPECT_EQ(choose_path(context_of(table), sum_of(count), options).value().plan,
+                PlanKind::kTwoStep)
+          << codec;
+    }
   }
 }
 
