@@ -34,7 +34,11 @@ struct MixedMemory {
   Candidate losses[kBlocksMax];  // what one bit less adds, negated
   uint8_t change[kBlocksMax];
   std::vector<std::byte> wire[3];  // the section by each coding
-  std::vector<float> decoded;
+  alignas(64) float decoded[kTileMemory];
+  // Of a tile.
+  alignas(64) uint8_t codes[kTileMemory];
+  uint32_t maxima[kTileBlocksMax];
+  BlockScale scales[kTileBlocksMax];
 };
 
 MixedMemory& mixed_memory() {
@@ -42,16 +46,17 @@ MixedMemory& mixed_memory() {
   return *memory;
 }
 
-// Values that are decoded at once: whole blocks that stay in L1.
-constexpr size_t kTrialValues = 4096;
-
 class MixedCodec final : public SectionedCodec {
  public:
   MixedCodec(const PlainSpec& spec, CodecsByChange by_change, DataType type)
-      : SectionedCodec(spec, type), block_(spec.block), codecs_(std::move(by_change)) {
+      : SectionedCodec(spec, type),
+        block_(spec.block),
+        codecs_(std::move(by_change)),
+        turns_(spec.transforms()) {
     for (size_t change = 0; change < codecs_.size(); ++change) {
       TERSUM_CHECK(codecs_[change]->value_type() == DataType::kFloat32);
       TERSUM_CHECK(codecs_[change]->block() == block_);
+      TERSUM_CHECK(codecs_[change]->element_format() != nullptr);
       block_bytes_[change] = codecs_[change]->wire_bytes(block_);
       TERSUM_CHECK(codecs_[change]->wire_bytes(size_t{3} * block_) == 3 * block_bytes_[change]);
     }
@@ -88,6 +93,9 @@ class MixedCodec final : public SectionedCodec {
     place.first += block * block_;
     return place;
   }
+  void try_tile(Change change, const float* values, size_t first, size_t here, size_t blocks,
+                MixedMemory& memory) const;
+  void try_all(const float* values, size_t blocks, MixedMemory& memory) const;
   void try_change(Change change, const float* values, size_t blocks, MixedMemory& memory,
                   const SlicePlace& place) const;
   void choose(const float* values, size_t blocks, MixedMemory& memory,
@@ -98,23 +106,53 @@ class MixedCodec final : public SectionedCodec {
   uint32_t block_;
   CodecsByChange codecs_;
   std::array<size_t, 3> block_bytes_{};
+  bool turns_;  // blocks are rotated, or multiplied, before they are coded
 };
+
+// Blocks first..first+here-1 of `blocks`, a tile, by one coding: what it sends and what it loses.
+void MixedCodec::try_tile(Change change, const float* values, size_t first, size_t here,
+                          size_t blocks, MixedMemory& memory) const {
+  const ElementFormat& format = *codecs_[change]->element_format();
+  const ElementKernels& kernels = element_kernels();
+  const size_t count = here * block_;
+  const float* const from = values + first * block_;
+  std::byte* const wire = memory.wire[change].data();
+  std::byte* const codes = wire + blocks * kScaleBytes + first * code_bytes(format, block_);
+  kernels.choose_scales(format, memory.maxima, here, 0, wire + first * kScaleBytes, memory.scales);
+  kernels.quantize(format, from, count, memory.scales, memory.codes);
+  kernels.pack(format, memory.codes, count / group_values(format.packing), codes);
+  kernels.dequantize(format, memory.codes, count, memory.scales, memory.decoded);
+  kernels.squared_errors(from, memory.decoded, block_, here, memory.error[change] + first);
+}
+
+// The same as try_change() of each, tile by tile: a tile and its maxima are at hand for all three,
+// and codes are valued where they are made.
+void MixedCodec::try_all(const float* values, size_t blocks, MixedMemory& memory) const {
+  // Scales are chosen for sixteen blocks at once.
+  const size_t most = kTileValues / block_;
+  const size_t at_once = most > 16 ? most / 16 * 16 : most;
+  for (size_t first = 0; first < blocks; first += at_once) {
+    const size_t here = std::min(at_once, blocks - first);
+    element_kernels().maxima(values + first * block_, block_, here, memory.maxima);
+    for (const Change change : {kSame, kMore, kLess}) {
+      try_tile(change, values, first, here, blocks, memory);
+    }
+  }
+}
 
 // memory.wire[change] and memory.error[change] of `blocks` whole blocks.
 void MixedCodec::try_change(Change change, const float* values, size_t blocks, MixedMemory& memory,
                             const SlicePlace& place) const {
   const Codec& codec = *codecs_[change];
   const size_t count = blocks * block_;
-  const size_t at_once = kTrialValues / block_;
+  const size_t at_once = kTileValues / block_;
   std::vector<std::byte>& wire = memory.wire[change];
-  wire.resize(codec.wire_bytes(kLayoutValues));
-  memory.decoded.resize(kTrialValues);
   codec.encode(values, count, wire.data(), place);
   for (size_t first = 0; first < blocks; first += at_once) {
     const size_t here = std::min(at_once, blocks - first);
     const size_t begin = first * block_;
-    codec.decode_part(wire.data(), count, begin, here * block_, memory.decoded.data(), place);
-    element_kernels().squared_errors(values + begin, memory.decoded.data(), block_, here,
+    codec.decode_part(wire.data(), count, begin, here * block_, memory.decoded, place);
+    element_kernels().squared_errors(values + begin, memory.decoded, block_, here,
                                      memory.error[change] + first);
   }
 }
@@ -170,8 +208,15 @@ void pair_blocks(size_t blocks, MixedMemory& memory) {
 
 void MixedCodec::choose(const float* values, size_t blocks, MixedMemory& memory,
                         const SlicePlace& place) const {
-  for (const Change change : {kSame, kMore, kLess}) {
-    try_change(change, values, blocks, memory, place);
+  for (size_t change = 0; change < codecs_.size(); ++change) {
+    memory.wire[change].resize(codecs_[change]->wire_bytes(kLayoutValues));
+  }
+  if (turns_) {
+    for (const Change change : {kSame, kMore, kLess}) {
+      try_change(change, values, blocks, memory, place);
+    }
+  } else {
+    try_all(values, blocks, memory);
   }
   pair_blocks(blocks, memory);
 }

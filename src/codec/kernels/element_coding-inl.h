@@ -73,20 +73,37 @@ class MinifloatCoder {
   float level_max_;
 };
 
-// `kWide`: of more than 128 levels, whose codes become signed bytes.
-template <bool kWide>
+// `kCount` thresholds, a number that is known.
+template <uint32_t kCount>
+class ShortTableCoder {
+ public:
+  explicit ShortTableCoder(const ElementFormat& format) {
+    std::copy_n(format.thresholds.data(), kCount, thresholds_);
+  }
+
+  HWY_INLINE VI code(VF scaled) const {
+    auto code = hn::Zero(DI());
+    for (uint32_t k = 0; k < kCount; ++k) {
+      code = add_one_where(hn::Ge(scaled, hn::Set(DF(), thresholds_[k])), code);
+    }
+    return code;
+  }
+
+ private:
+  float thresholds_[kCount];
+};
+
 class TableCoder {
  public:
   explicit TableCoder(const ElementFormat& format)
       : thresholds_(format.thresholds.data()), count_(format.threshold_count) {}
 
   HWY_INLINE VI code(VF scaled) const {
-    const DI di;
-    auto code = hn::Zero(di);
+    auto code = hn::Zero(DI());
     for (uint32_t k = 0; k < count_; ++k) {
       code = add_one_where(hn::Ge(scaled, hn::Set(DF(), thresholds_[k])), code);
     }
-    if constexpr (!kWide) return code;
+    // As signed bytes.
     return hn::ShiftRight<24>(hn::ShiftLeft<24>(code));
   }
 
@@ -236,10 +253,17 @@ void quantize_by_table(const ElementFormat& format, const float* tile, size_t co
     return quantize_with(TreeCoder(format), tile, count, format.block, scales, codes);
   }
 #endif
-  if (format.threshold_count < 128) {
-    return quantize_with(TableCoder<false>(format), tile, count, format.block, scales, codes);
+  const auto with = [&](const auto& coder) {
+    quantize_with(coder, tile, count, format.block, scales, codes);
+  };
+  switch (format.threshold_count) {
+    case 1:
+      return with(ShortTableCoder<1>(format));  // int1
+    case 4:
+      return with(ShortTableCoder<4>(format));  // five
+    default:
+      with(TableCoder(format));
   }
-  quantize_with(TableCoder<true>(format), tile, count, format.block, scales, codes);
 }
 
 void quantize_minifloats(const ElementFormat& format, const float* tile, size_t count,

@@ -112,8 +112,31 @@ HWY_NOINLINE void pack_planes(size_t bits, const uint8_t* HWY_RESTRICT codes, si
   }
 }
 
+// So few planes are put together from masks.
+template <size_t kBits>
+HWY_NOINLINE void unpack_few_planes(const std::byte* HWY_RESTRICT wire, size_t groups,
+                                    uint8_t* HWY_RESTRICT codes) {
+  const DPlane d;
+  for (size_t g = 0; g < groups; ++g) {
+    for (size_t v = 0; v < kPlaneVectors; ++v) {
+      auto group = hn::Zero(d);
+      for (size_t bit = 0; bit < kBits; ++bit) {
+        uint8_t mask[kMaskMemory] = {};
+        std::memcpy(mask, wire + (g * kBits + bit) * kPlaneBytes + v * kPlaneLanes / 8,
+                    kPlaneLanes / 8);
+        const auto one = hn::Set(d, static_cast<uint8_t>(1U << bit));
+        group = hn::Or(group, hn::IfThenElseZero(hn::LoadMaskBits(d, mask), one));
+      }
+      hn::StoreU(group, d, codes + g * kPlaneGroup + v * kPlaneLanes);
+    }
+  }
+}
+
 HWY_NOINLINE void unpack_planes(size_t bits, const std::byte* HWY_RESTRICT wire, size_t groups,
                                 uint8_t* HWY_RESTRICT codes) {
+  if (bits == 1) return unpack_few_planes<1>(wire, groups, codes);
+  if (bits == 2) return unpack_few_planes<2>(wire, groups, codes);
+  if (bits == 3) return unpack_few_planes<3>(wire, groups, codes);
   const PlaneLoader planes(bits);
   for (size_t g = 0; g < groups; ++g) {
     VPlane group[kPlaneVectors];

@@ -19,12 +19,14 @@ HWY_BEFORE_NAMESPACE();
 namespace tersum {
 namespace HWY_NAMESPACE {
 
+// Here a slice is read and written for the first time, so here what comes next is asked for.
 template <class Format>
 HWY_NOINLINE size_t load_vectors(const void* values, size_t first, size_t count, float* tile) {
   const auto* const from = static_cast<const std::byte*>(values) + first * Format::kBytes;
   size_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
     hn::Store(Format::load(from + i * Format::kBytes), DF(), tile + i);
+    prefetch_ahead<1>(from + i * Format::kBytes);
   }
   return i;
 }
@@ -35,6 +37,7 @@ HWY_NOINLINE size_t store_vectors(const float* tile, size_t count, void* values,
   size_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
     Format::store(hn::Load(DF(), tile + i), to + i * Format::kBytes);
+    prefetch_ahead<1>(to + i * Format::kBytes);
   }
   return i;
 }
@@ -80,6 +83,7 @@ void add_tile(const float* terms, size_t count, float* HWY_RESTRICT tile) {
   const DF df;
   for (size_t i = 0; i < count; i += kLanes) {
     hn::Store(hn::Add(hn::Load(df, tile + i), hn::LoadU(df, terms + i)), df, tile + i);
+    prefetch_ahead<1>(terms + i);
   }
 }
 
@@ -116,6 +120,7 @@ HWY_INLINE VI lane_maxima(const float* values, size_t block) {
   auto largest = hn::Zero(di);
   for (size_t i = 0; i < block; i += kLanes) {
     largest = hn::Max(largest, hn::And(hn::LoadU(di, from + i), hn::Set(di, 0x7fffffff)));
+    prefetch_ahead<1>(from + i);
   }
   return largest;
 }
