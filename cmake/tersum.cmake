@@ -64,6 +64,10 @@ if(TERSUM_SANITIZE)
   endif()
 endif()
 
+if(TERSUM_COVERAGE)
+  target_link_options(tersum_flags INTERFACE --coverage)
+endif()
+
 set(TERSUM_SOURCE_ROOT "${CMAKE_CURRENT_SOURCE_DIR}/src")
 
 add_custom_target(tersum_all_tests)
@@ -94,6 +98,9 @@ function(tersum_library name)
   cmake_path(IS_PREFIX TERSUM_SOURCE_ROOT "${CMAKE_CURRENT_SOURCE_DIR}" is_layer)
   if(is_layer)
     set_property(GLOBAL APPEND PROPERTY TERSUM_LAYERS ${name})
+    if(TERSUM_COVERAGE)
+      target_compile_options(${name} PRIVATE --coverage)
+    endif()
   endif()
 endfunction()
 

@@ -44,3 +44,9 @@ list_skipped() {
   echo "$count test cases were skipped:"
   grep -B 3 '^\[  SKIPPED \] .*ms)$' "$log" | grep -vE '^(--|\[|.*: Skipped$|$)' | sort | uniq -c
 }
+
+# forget_coverage PRESET: counters of an earlier run would be added up with the next one's.
+forget_coverage() { find "build/$1" -name '*.gcda' -delete; }
+
+# print_coverage PRESET: which share of the lines of src/ the tests ran since. A report, not a gate.
+print_coverage() { "$venv/bin/python" scripts/lib/coverage_summary.py "build/$1"; }

@@ -7,7 +7,13 @@ cd "$root"
 jobs=$(nproc)
 venv="$root/.venv"
 
-say() { printf '\n== %s\n' "$*"; }
+# With the minutes and seconds since TERSUM_BEGAN (in seconds since 1970), where that is set.
+say() {
+  local at=
+  [ -z "${TERSUM_BEGAN:-}" ] || at=$(printf '%d:%02d ' $((($(date +%s) - TERSUM_BEGAN) / 60)) \
+    $((($(date +%s) - TERSUM_BEGAN) % 60)))
+  printf '\n== %s%s\n' "$at" "$*"
+}
 
 fail() {
   printf 'error: %s\n' "$*" >&2
