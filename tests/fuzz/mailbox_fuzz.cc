@@ -269,6 +269,7 @@ void Play::end() {
     if (link_->down()) sleep();
   }
   TERSUM_CHECK(link_->retired());
+  hearer_->release_all();
   TERSUM_CHECK(host().arena->used_bytes() == 0);
 }
 
