@@ -20,10 +20,11 @@ BASES = {
     "int8/32": ("",),
     "int8/128": ("", "+hadamard", "+flatten"),
     "int7/128": ("", "+hadamard", "+flatten"),
-    "int6/128": ("", "+hadamard", "+flatten"),
+    "int6/128": ("", "+hadamard", "+flatten", "+mixed", "+sparse:0.5%"),
     "int5/128": ("", "+hadamard", "+flatten"),
-    "int4/32": ("", "+hadamard", "+flatten"),
-    "int4/128": ("", "+hadamard", "+flatten"),
+    "int4/32": ("", "+hadamard", "+flatten", "+mixed", "+hadamard+sr"),
+    "int4/128": ("", "+hadamard", "+flatten", "+mixed", "+adaptive"),
+    "int4/64": ("+adaptive",),
     "int3/32": ("", "+flatten"),
     "five/32": ("", "+flatten"),
     "int2/32": ("", "+flatten"),
@@ -38,6 +39,11 @@ BASES = {
     "mxfp4": ("", "+flatten"),
     "nvfp4": ("", "+flatten"),
     "nf4/64": ("", "+hadamard", "+flatten"),
+    "sum8/32": ("",),
+    "sum8/256": ("",),
+    "sum8:tensor": ("",),
+    "sum:exp": ("",),
+    "lut2/32": ("",),
 }
 SPECS = ["bf16", *(base + modifier for base, ways in BASES.items() for modifier in ways)]
 
@@ -80,7 +86,7 @@ def measure(args: argparse.Namespace) -> list[Quality]:
     from partial_sums import all_reduce_errors, partial_sums
 
     import tersum.jax
-    from tersum.codecs import codec_info
+    from tersum.codecs import codec_sum_bits
 
     batches = load_batches(args.batch_size, args.batches, args.tokens)
     params = load_params()
@@ -99,7 +105,7 @@ def measure(args: argparse.Namespace) -> list[Quality]:
             Quality(
                 spec,
                 args.ranks,
-                codec_info(spec).wire_bits,
+                codec_sum_bits(spec, args.ranks),
                 float(cosines.mean()),
                 float(cosines.min()),
                 float(np.mean(all_reduce_errors(spec, sums)[1:])),

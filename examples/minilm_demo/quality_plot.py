@@ -19,11 +19,13 @@ WAYS = {
     "as it is": ("#8a94a3", "o"),
     "hadamard": ("#2f6fb4", "s"),
     "flatten": ("#d98324", "D"),
+    "others": ("#6a4c93", "^"),
 }
 
 
 def way_of(spec: str) -> str:
-    return spec.partition("+")[2] or "as it is"
+    way = spec.partition("+")[2] or "as it is"
+    return way if way in WAYS else "others"
 
 
 #: Names that would lie on others: which side of the point, and how far up in points.
@@ -42,15 +44,19 @@ PLACES = {
     "nf4/64": (-1, -9),
     "mxfp6:e3m2": (1, 2),
     "mxint8": (1, 1),
+    "int6/128+sparse:0.5%": (1, 2),
+    "int6/128+mixed": (1, 0),
+    "int6/128+flatten": (-1, -3),
+    "int5/128": (1, -3),
 }
 
 
 def label(axis: Axes, q: Quality, way: str, color: str) -> None:
     """A square stands beside its diamond and needs no name."""
-    base = q.spec.partition("+")[0]
+    base = q.spec if way == "others" else q.spec.partition("+")[0]
     if way == "hadamard" and base != "nf4/64":
         return
-    usual = (1 if way == "flatten" or base.startswith("mx") else -1, -3)
+    usual = (1 if way in ("flatten", "others") or base.startswith("mx") else -1, -3)
     side, up = PLACES.get(q.spec, usual)
     axis.annotate(
         base,
@@ -75,12 +81,12 @@ def draw(found: Sequence[Quality], path: Path) -> None:
             color=color,
             marker=marker,
             s=42,
-            label=f"+{way}" if way != "as it is" else way,
+            label=f"+{way}" if way in ("hadamard", "flatten") else way,
             zorder=3,
         )
         for q in points:
             label(axis, q, way, color)
-    axis.set_xlim(1, 9.3)
+    axis.set_xlim(1, 10)
     axis.set_yscale("log")
     axis.invert_yaxis()
     axis.set_xlabel("bits per value on the wire")
