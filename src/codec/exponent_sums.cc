@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <map>
-#include <mutex>
 #include <string>
 
 #include "base/check.h"
@@ -14,8 +12,8 @@
 #include "codec/kernels/element_kernels.h"
 #include "codec/kernels/exponent_codes.h"
 #include "codec/pair_tree.h"
+#include "codec/shared_codes.h"
 #include "codec/shared_scale.h"
-#include "codec/shared_sums.h"
 #include "codec/value_kind.h"
 
 namespace tersum {
@@ -29,12 +27,10 @@ uint8_t* bytes_of(std::byte* codes) { return reinterpret_cast<uint8_t*>(codes); 
 const uint8_t* bytes_of(const std::byte* codes) { return reinterpret_cast<const uint8_t*>(codes); }
 
 // Codes of `ranks` contributions, without scales: of one of them, or of all.
-class ExponentCodec final : public Codec {
+class ExponentCodec final : public SharedCodec {
  public:
   ExponentCodec(const PlainSpec& spec, const ElementFormat& format, DataType type, uint32_t ranks)
-      : spec_(describe_spec(spec)),
-        type_(type),
-        format_(format),
+      : SharedCodec(spec, format, type, true),
         ranks_(ranks),
         headroom_(static_cast<uint32_t>(std::bit_width(ranks - 1))) {
     // The level of the code that stands for the scale itself is 1.
@@ -45,21 +41,10 @@ class ExponentCodec final : public Codec {
     }
   }
 
-  [[nodiscard]] const CodecSpec& spec() const override { return spec_; }
-  [[nodiscard]] DataType value_type() const override { return type_; }
-  [[nodiscard]] uint32_t block() const override { return format_.block; }
-  [[nodiscard]] bool lossless() const override { return false; }
   [[nodiscard]] size_t wire_bytes(size_t count) const override { return count; }
-  [[nodiscard]] bool is_random() const override { return true; }
-  [[nodiscard]] bool quantizes_own() const override { return true; }
 
   void encode(const void* values, size_t count, std::byte* wire,
               const SlicePlace& place) const override;
-  // Of finished sums.
-  void decode(const std::byte* wire, size_t count, void* values,
-              const SlicePlace& place) const override {
-    decode_part(wire, count, 0, count, values, place);
-  }
   void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
                    const SlicePlace& place) const override;
   [[nodiscard]] Status check_wire(const std::byte* wire, size_t count) const override;
@@ -81,9 +66,6 @@ class ExponentCodec final : public Codec {
   void store(const std::byte* wire, size_t count, uint32_t divisor, const SlicePlace& place,
              size_t to, void* values) const;
 
-  CodecSpec spec_;
-  DataType type_;
-  ElementFormat format_;
   uint32_t ranks_;
   uint32_t headroom_;  // powers of two between the scale and R of it
   std::array<float, 256> levels_;
@@ -172,17 +154,16 @@ void ExponentCodec::combine(std::span<const std::byte* const> wires, const void*
   }
 }
 
-class ExponentSums final : public SharedSums {
+// The format is that of the scale.
+class ExponentSums final : public SideBySideSums<ExponentCodec> {
  public:
-  ExponentSums(const PlainSpec& spec, const ElementFormat& format, DataType type)
-      : spec_(spec), format_(format), type_(type) {}
+  using SideBySideSums::SideBySideSums;
 
   [[nodiscard]] std::string refusal(uint32_t ranks) const override {
     if (ranks <= 1U << kPairRoundsMax) return {};
     return "adds up the codes of at most 4096 ranks, and this group has " + std::to_string(ranks) +
            "; use int8, or sum within smaller groups";
   }
-  [[nodiscard]] bool takes_partials() const override { return false; }
   [[nodiscard]] bool takes_replicas() const override { return false; }
   [[nodiscard]] bool is_random() const override { return true; }
   [[nodiscard]] uint32_t scale_block() const override { return 0; }
@@ -190,23 +171,6 @@ class ExponentSums final : public SharedSums {
                uint16_t* scales) const override {
     measure_scales(format_, values, count, place, true, scales);
   }
-  [[nodiscard]] const Codec& contributions(uint32_t ranks) const override {
-    TERSUM_CHECK(ranks >= 2 && refusal(ranks).empty());
-    const std::lock_guard lock(mutex_);
-    std::unique_ptr<const Codec>& made = codecs_[ranks];
-    if (made == nullptr) made = std::make_unique<ExponentCodec>(spec_, format_, type_, ranks);
-    return *made;
-  }
-  [[nodiscard]] const Codec& partials(uint32_t ranks) const override {
-    return contributions(ranks);
-  }
-
- private:
-  PlainSpec spec_;
-  ElementFormat format_;  // complete; of the scale
-  DataType type_;
-  mutable std::mutex mutex_;
-  mutable std::map<uint32_t, std::unique_ptr<const Codec>> codecs_;
 };
 
 }  // namespace

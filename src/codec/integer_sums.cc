@@ -13,8 +13,8 @@
 #include "codec/element_formats.h"
 #include "codec/kernels/element_kernels.h"
 #include "codec/kernels/wide_codes.h"
+#include "codec/shared_codes.h"
 #include "codec/shared_scale.h"
-#include "codec/shared_sums.h"
 #include "codec/value_kind.h"
 
 namespace tersum {
@@ -32,36 +32,23 @@ struct TileMemory {
 };
 
 // What is on the wire for some number of ranks: codes, without scales.
-class IntegerCodec final : public Codec {
+class IntegerCodec final : public SharedCodec {
  public:
   // `format`: complete. `width`: bits of a code, whose magnitude is at most `largest`. `gathered`:
   // that of sums; null: this one. `one_scale`: of all blocks.
   IntegerCodec(const PlainSpec& spec, const ElementFormat& format, DataType type, bool one_scale,
                int32_t largest, uint32_t width, const Codec* gathered)
-      : spec_(describe_spec(spec)),
-        type_(type),
-        format_(format),
+      : SharedCodec(spec, format, type, spec.sr),
         wide_(width),
         largest_(largest),
         one_scale_(one_scale),
-        is_random_(spec.sr),
         gathered_(gathered == nullptr ? this : gathered) {}
 
-  [[nodiscard]] const CodecSpec& spec() const override { return spec_; }
-  [[nodiscard]] DataType value_type() const override { return type_; }
-  [[nodiscard]] uint32_t block() const override { return format_.block; }
-  [[nodiscard]] bool lossless() const override { return false; }
   [[nodiscard]] size_t wire_bytes(size_t count) const override { return wide_.slice_bytes(count); }
-  [[nodiscard]] bool is_random() const override { return is_random_; }
-  [[nodiscard]] bool quantizes_own() const override { return true; }
   [[nodiscard]] const Codec& gathered(uint32_t /*ranks*/) const override { return *gathered_; }
 
   void encode(const void* values, size_t count, std::byte* wire,
               const SlicePlace& place) const override;
-  void decode(const std::byte* wire, size_t count, void* values,
-              const SlicePlace& place) const override {
-    decode_part(wire, count, 0, count, values, place);
-  }
   void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
                    const SlicePlace& place) const override;
   [[nodiscard]] Status check_wire(const std::byte* wire, size_t count) const override;
@@ -85,13 +72,9 @@ class IntegerCodec final : public Codec {
   void store(size_t first, size_t count, const Finish& finish, const SlicePlace& place, size_t to,
              void* values, TileMemory& memory) const;
 
-  CodecSpec spec_;
-  DataType type_;
-  ElementFormat format_;
   WideCodes wide_;
   int32_t largest_;  // magnitude of a code
   bool one_scale_;
-  bool is_random_;
   const Codec* gathered_;
 };
 
@@ -105,7 +88,7 @@ void IntegerCodec::add_values(const void* values, size_t first, size_t count,
     memory.scales[b] = make_block_scale(scale);
     limit_to_scale(format_, scale, memory.values + b * format_.block);
   }
-  if (is_random_) {
+  if (is_random()) {
     const RoundingPlace numbers = rounding_place(place.rounding, place.first + first);
     kernels.quantize_random(format_, numbers, memory.values, padded, memory.scales, memory.codes);
   } else {
@@ -202,7 +185,7 @@ void IntegerCodec::combine(std::span<const std::byte* const> wires, const void* 
 double IntegerCodec::block_error_bound(double absmax) const {
   PlainSpec plain;
   plain.block = format_.block;
-  plain.sr = is_random_;
+  plain.sr = is_random();
   return make_element_codec(plain, format_, type_)->block_error_bound(absmax);
 }
 

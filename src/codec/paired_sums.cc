@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <map>
-#include <mutex>
 #include <string>
 #include <utility>
 
@@ -15,8 +13,8 @@
 #include "codec/kernels/element_kernels.h"
 #include "codec/kernels/pair_sum.h"
 #include "codec/pair_tree.h"
+#include "codec/shared_codes.h"
 #include "codec/shared_scale.h"
-#include "codec/shared_sums.h"
 #include "codec/value_kind.h"
 
 namespace tersum {
@@ -56,30 +54,15 @@ void unpack_codes(const std::byte* wire, size_t count, uint8_t* codes) {
 }
 
 // Codes of a sum of `ranks` contributions, without scales: of one of them, or of all.
-class PairCodec final : public Codec {
+class PairCodec final : public SharedCodec {
  public:
   PairCodec(const PlainSpec& spec, const ElementFormat& format, DataType type, uint32_t ranks)
-      : spec_(describe_spec(spec)),
-        type_(type),
-        format_(format),
-        is_random_(spec.sr),
-        ranks_(ranks) {}
+      : SharedCodec(spec, format, type, spec.sr), ranks_(ranks) {}
 
-  [[nodiscard]] const CodecSpec& spec() const override { return spec_; }
-  [[nodiscard]] DataType value_type() const override { return type_; }
-  [[nodiscard]] uint32_t block() const override { return format_.block; }
-  [[nodiscard]] bool lossless() const override { return false; }
   [[nodiscard]] size_t wire_bytes(size_t count) const override { return packed_bytes(count); }
-  [[nodiscard]] bool is_random() const override { return is_random_; }
-  [[nodiscard]] bool quantizes_own() const override { return true; }
 
   void encode(const void* values, size_t count, std::byte* wire,
               const SlicePlace& place) const override;
-  // Of finished sums.
-  void decode(const std::byte* wire, size_t count, void* values,
-              const SlicePlace& place) const override {
-    decode_part(wire, count, 0, count, values, place);
-  }
   void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
                    const SlicePlace& place) const override;
   [[nodiscard]] Status check_wire(const std::byte* wire, size_t count) const override;
@@ -100,10 +83,6 @@ class PairCodec final : public Codec {
   void store(const std::byte* wire, size_t first, size_t count, uint32_t divisor,
              const SlicePlace& place, size_t to, void* values, TileMemory& memory) const;
 
-  CodecSpec spec_;
-  DataType type_;
-  ElementFormat format_;
-  bool is_random_;
   uint32_t ranks_;
 };
 
@@ -117,7 +96,7 @@ void PairCodec::encode_tile(const void* values, size_t first, size_t count, cons
     memory.scales[b] = make_block_scale(scale);
     limit_to_scale(format_, scale, memory.values + b * format_.block);
   }
-  if (is_random_) {
+  if (is_random()) {
     const RoundingPlace numbers = rounding_place(place.rounding, place.first + first);
     kernels.quantize_random(format_, numbers, memory.values, padded, memory.scales, memory.codes);
   } else {
@@ -210,46 +189,27 @@ void PairCodec::combine(std::span<const std::byte* const> wires, const void* own
 double PairCodec::block_error_bound(double absmax) const {
   PlainSpec plain;
   plain.block = format_.block;
-  plain.sr = is_random_;
+  plain.sr = is_random();
   const double coded = make_element_codec(plain, format_, type_)->block_error_bound(absmax);
   plain.sr = false;
   const double half = make_element_codec(plain, format_, type_)->block_error_bound(absmax);
   return coded + half * std::countr_zero(ranks_);
 }
 
-class PairedSums final : public SharedSums {
+class PairedSums final : public SideBySideSums<PairCodec> {
  public:
-  PairedSums(const PlainSpec& spec, const ElementFormat& format, DataType type)
-      : spec_(spec), format_(format), type_(type) {}
+  using SideBySideSums::SideBySideSums;
 
   [[nodiscard]] std::string refusal(uint32_t ranks) const override {
     if (std::has_single_bit(ranks) && ranks <= 1U << kPairRoundsMax) return {};
     return "adds streams two by two, for 2, 4, 8, … 4096 ranks, and this group has " +
            std::to_string(ranks) + "; use int2, or groups of such a size";
   }
-  [[nodiscard]] bool takes_partials() const override { return false; }
   [[nodiscard]] uint32_t scale_block() const override { return spec_.block; }
   void measure(const void* values, size_t count, uint32_t /*ranks*/, const SlicePlace& place,
                uint16_t* scales) const override {
     measure_scales(format_, values, count, place, false, scales);
   }
-  [[nodiscard]] const Codec& contributions(uint32_t ranks) const override {
-    TERSUM_CHECK(refusal(ranks).empty());
-    const std::lock_guard lock(mutex_);
-    std::unique_ptr<const Codec>& made = codecs_[ranks];
-    if (made == nullptr) made = std::make_unique<PairCodec>(spec_, format_, type_, ranks);
-    return *made;
-  }
-  [[nodiscard]] const Codec& partials(uint32_t ranks) const override {
-    return contributions(ranks);
-  }
-
- private:
-  PlainSpec spec_;
-  ElementFormat format_;  // complete
-  DataType type_;
-  mutable std::mutex mutex_;
-  mutable std::map<uint32_t, std::unique_ptr<const Codec>> codecs_;
 };
 
 }  // namespace

@@ -1,10 +1,10 @@
 // SharedSums: what a codec has whose ranks agree on the scales of a sum before they encode, so that
-// codes are added as integers and nothing is ever coded a second time.
+// codes are added as they are, as integers or by a rule of the format, and no sum is coded again.
 //
 // Thread safety: any thread. Invariants: scales are bf16 bits of numbers that are not negative, or
 // of NaN for what holds something not finite. As integers they are ordered as the numbers, NaN
 // last, so a rank's own and those agreed on are found by maxima alone. Sums are the same bits
-// whichever plan took them.
+// whichever plan took them, of those that the format takes.
 #pragma once
 
 #include <cstddef>

@@ -6,12 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "codec/kernels/numbers.h"
-#include "support/cluster.h"
+#include "support/small_slices.h"
 
 namespace tersum::testing {
 namespace {
@@ -25,24 +24,11 @@ constexpr PlanKind kPlans[] = {PlanKind::kTwoStep, PlanKind::kOneShot};
 
 Cluster make_cluster(int size, ClusterKind kind = ClusterKind::kLocal,
                      const std::string& topology = "") {
-  ClusterOptions options;
-  options.kind = kind;
-  options.size = size;
-  options.seed = kSeed;
-  // Many slices and full windows in short arrays.
-  options.communicator.slice_bytes = 4096;
-  options.communicator.window_bytes = 64 * 1024;
-  options.communicator.timeout_ms = 20'000;
-  options.communicator.topology = topology;
-  return Cluster(options);
+  return make_small_slices(size, kSeed, kind, topology);
 }
 
 std::vector<Floats> random_ranks(int size, size_t count) {
-  std::mt19937_64 random(kSeed + static_cast<uint64_t>(size));
-  std::normal_distribution<float> bell;
-  std::vector<Floats> ranks(static_cast<size_t>(size), Floats(count));
-  for (Floats& rank : ranks) std::generate(rank.begin(), rank.end(), [&] { return bell(random); });
-  return ranks;
+  return normal_ranks(size, count, kSeed);
 }
 
 // The results of all ranks; of an all-reduce the same.

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "codec/kernels/numbers.h"
-#include "support/cluster.h"
 #include "support/oracle.h"
+#include "support/small_slices.h"
 
 namespace tersum::testing {
 namespace {
@@ -25,15 +25,7 @@ constexpr PlanKind kPlans[] = {
     PlanKind::kHalvingDoubling, PlanKind::kTorus, PlanKind::kTree,    PlanKind::kHierarchical};
 
 Cluster make_cluster(int size, ClusterKind kind = ClusterKind::kLocal) {
-  ClusterOptions options;
-  options.kind = kind;
-  options.size = size;
-  options.seed = kSeed;
-  // Many slices and full windows in short arrays.
-  options.communicator.slice_bytes = 4096;
-  options.communicator.window_bytes = 64 * 1024;
-  options.communicator.timeout_ms = 20'000;
-  return Cluster(options);
+  return make_small_slices(size, kSeed, kind);
 }
 
 std::vector<Floats> random_ranks(int size, size_t count) {
