@@ -185,7 +185,8 @@ bool Operation::advance_jobs(Node& node) {
 }
 
 bool Operation::past_cache() const {
-  return stage_.count * element_bytes(stage_.type) >= kPastCacheBytesMin;
+  const size_t arrays = stage_.input == stage_.output ? 1 : 2;
+  return arrays * stage_.count * element_bytes(stage_.type) >= kPastCacheBytesMin;
 }
 
 SlicePlace Operation::place_of(const ChunkRole& role, uint32_t slice) const {
