@@ -50,7 +50,7 @@ struct CodecInfo {
   std::string spec;  // of the codec that serves them: "exact" where the one asked for cannot
   DataType value_type = DataType::kFloat32;
   // Values that share a scale; 1 for formats without blocks. With +adaptive they are 32 to 1,024,
-  // and this the number that makes as many blocks.
+  // and this says how many bytes the blocks may take beside their codes.
   uint32_t block = 1;
   bool lossless = true;
   double wire_bits = 32;  // per value, scales included, for whole blocks

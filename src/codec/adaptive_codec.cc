@@ -1,23 +1,31 @@
 #include "codec/adaptive_codec.h"
 
 #include <algorithm>
-#include <bit>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
 #include <string>
-#include <utility>
 
 #include "base/check.h"
+#include "codec/element_checks.h"
 #include "codec/kernels/block_cuts.h"
 #include "codec/kernels/cell_coding.h"
 #include "codec/kernels/element_kernels.h"
+#include "codec/kernels/relative_scales.h"
 #include "codec/sectioned_codec.h"
 
 namespace tersum {
 namespace {
 
-using CodecsBySize = std::array<std::unique_ptr<const Codec>, kAdaptiveSizes>;
-
 static_assert(kLayoutValues == kCellsMax * kCell && kLayoutValues % kAdaptiveMost == 0);
 static_assert(kAdaptiveLeast == kCell && kAdaptiveMost == kCell * kCellsInBlockMax);
+
+// A block of the spec would take 16 bits for its scale, and 2 are allowed it for cuts.
+constexpr size_t kBudgetBits = 18;
+// What a block takes here, and what 1,024 values take whatever their blocks.
+constexpr size_t kBlockBits = 8 + 2;
+constexpr size_t kExponentBits = 8;
 
 struct AdaptiveMemory {
   uint32_t absmax_bits[kCellsMax];
@@ -30,32 +38,23 @@ AdaptiveMemory& adaptive_memory() {
   return *memory;
 }
 
+constexpr size_t groups_of(size_t count) { return (count + kAdaptiveMost - 1) / kAdaptiveMost; }
+
 class AdaptiveCodec final : public SectionedCodec {
  public:
-  AdaptiveCodec(const PlainSpec& spec, CodecsBySize by_size, DataType type)
-      : SectionedCodec(spec, type), block_(spec.block), codecs_(std::move(by_size)) {
-    TERSUM_CHECK(codecs_[0]->element_format() != nullptr);
-    format_ = *codecs_[0]->element_format();
-    for (size_t i = 0; i < codecs_.size(); ++i) {
-      TERSUM_CHECK(codecs_[i]->value_type() == DataType::kFloat32);
-      TERSUM_CHECK(codecs_[i]->block() == kAdaptiveLeast << i);
-      // What a block costs beside its codes is the same whatever its size.
-      TERSUM_CHECK(codecs_[i]->wire_bytes(size_t{kAdaptiveLeast} << i) - scale_bytes() ==
-                   code_bytes(kAdaptiveLeast) << i);
-    }
+  AdaptiveCodec(const PlainSpec& spec, const ElementFormat& smallest, DataType type)
+      : SectionedCodec(spec, type), block_(spec.block), format_(smallest) {
+    TERSUM_CHECK(format_.block == kCell && format_.kind == ValueKind::kFloat32);
+    // Codes of cells lie side by side.
+    TERSUM_CHECK(format_.granule == kCell && tensor_scale_bytes(format_.rule) == 0);
   }
 
   [[nodiscard]] uint32_t block() const override { return kAdaptiveMost; }
-  [[nodiscard]] double block_error_bound(double absmax) const override {
-    if (absmax == 0) return 0;
-    return stored_error_bound(absmax, codecs_[0]->block_error_bound(absmax));
-  }
+  [[nodiscard]] double block_error_bound(double absmax) const override;
 
  protected:
   [[nodiscard]] size_t section_bytes(size_t count) const override {
-    const size_t blocks = blocks_of(count);
-    return cut_bytes(blocks) + blocks * scale_bytes() + count / kCell * code_bytes(kAdaptiveLeast) +
-           code_bytes(count % kCell);
+    return codes_offset_of(count) + code_bytes(format_, count);
   }
   void encode_section(const float* values, size_t count, std::byte* wire,
                       const SlicePlace& place) const override;
@@ -64,20 +63,29 @@ class AdaptiveCodec final : public SectionedCodec {
   [[nodiscard]] Status check_section(const std::byte* wire, size_t count) const override;
 
  private:
-  static constexpr size_t scale_bytes() { return 2; }
-  [[nodiscard]] size_t code_bytes(size_t count) const {
-    return count == 0 ? 0 : codecs_[0]->wire_bytes(count) - scale_bytes();
-  }
   static size_t cut_bytes(size_t blocks) { return (blocks + 3) / 4; }
   [[nodiscard]] size_t blocks_of(size_t count) const {
-    return std::max((count + block_ - 1) / block_, fewest_blocks(count));
+    const size_t spared = kBudgetBits * ((count + block_ - 1) / block_);
+    const size_t affordable = (spared - kExponentBits * groups_of(count)) / kBlockBits;
+    return std::clamp(affordable, fewest_blocks(count), (count + kCell - 1) / kCell);
   }
-  [[nodiscard]] const Codec& codec_of(size_t cells) const {
-    return *codecs_[static_cast<size_t>(std::countr_zero(cells))];
+  [[nodiscard]] size_t steps_offset_of(size_t count) const {
+    return groups_of(count) + cut_bytes(blocks_of(count));
+  }
+  [[nodiscard]] size_t codes_offset_of(size_t count) const {
+    return steps_offset_of(count) + blocks_of(count);
+  }
+  template <class Byte>
+  [[nodiscard]] CellWire<Byte> parts_of(Byte* wire, size_t count) const {
+    return {wire, wire + steps_offset_of(count), wire + codes_offset_of(count)};
+  }
+  // To memory.cells; false for what no encoder writes.
+  [[nodiscard]] bool read_blocks(const std::byte* wire, size_t count,
+                                 AdaptiveMemory& memory) const {
+    return read_cuts(wire + groups_of(count), count, blocks_of(count), memory.cells);
   }
 
   uint32_t block_;
-  CodecsBySize codecs_;
   ElementFormat format_;  // in blocks of a cell
 };
 
@@ -85,68 +93,89 @@ void AdaptiveCodec::encode_section(const float* values, size_t count, std::byte*
                                    const SlicePlace& /*place*/) const {
   AdaptiveMemory& memory = adaptive_memory();
   const size_t whole = count / kCell;
+  const size_t cells = (count + kCell - 1) / kCell;
   element_kernels().maxima(values, kCell, whole, memory.absmax_bits);
   uint32_t last = 0;
   for (size_t i = whole * kCell; i < count; ++i) {
     last = std::max(last, float_bits(values[i]) & ~kFloatSignBit);
   }
-  if (whole * kCell < count) memory.absmax_bits[whole] = last;
+  if (whole < cells) memory.absmax_bits[whole] = last;
   const size_t blocks = blocks_of(count);
   choose_cuts(memory.absmax_bits, count, blocks, memory.cuts, memory.cells);
-  write_cuts(memory.cells, count, blocks, wire);
-  wire += cut_bytes(blocks);
-  wire = encode_cells(format_, element_kernels(), {memory.cells, 0, whole}, values,
-                      memory.absmax_bits, wire);
-  if (whole * kCell < count) {
-    codecs_[0]->encode(values + whole * kCell, count - whole * kCell, wire);
-  }
+  write_cuts(memory.cells, count, blocks, wire + groups_of(count));
+  encode_cells(format_, element_kernels(), {memory.cells, 0, cells, count}, values,
+               memory.absmax_bits, parts_of(wire, count));
 }
 
 // Parts begin at multiples of the largest block, where a block begins however the section is cut.
 void AdaptiveCodec::decode_section(const std::byte* wire, size_t count, size_t begin, size_t part,
                                    float* values, const SlicePlace& /*place*/) const {
   AdaptiveMemory& memory = adaptive_memory();
-  const size_t blocks = blocks_of(count);
-  if (!read_cuts(wire, count, blocks, memory.cells)) {
+  if (!read_blocks(wire, count, memory)) {
     std::fill_n(values, part, float_from_bits(kFloatNan));
     return;
   }
-  wire += cut_bytes(blocks);
-  const CellRange range{memory.cells, begin / kCell, part / kCell};
-  decode_cells(format_, element_kernels(), range, wire, values);
-  const size_t done = range.count * kCell;
-  if (done == part) return;
-  wire += cell_bytes(format_, {memory.cells, 0, range.first + range.count});
-  codecs_[0]->decode(wire, part - done, values + done);
+  const CellRange range{memory.cells, begin / kCell, (part + kCell - 1) / kCell, part};
+  decode_cells(format_, element_kernels(), range, parts_of(wire, count), values);
 }
 
 Status AdaptiveCodec::check_section(const std::byte* wire, size_t count) const {
   AdaptiveMemory& memory = adaptive_memory();
-  const size_t blocks = blocks_of(count);
-  if (!read_cuts(wire, count, blocks, memory.cells)) {
-    return invalid_argument("its cuts do not make " + std::to_string(blocks) + " blocks");
+  if (!read_blocks(wire, count, memory)) {
+    return invalid_argument("its cuts do not make " + std::to_string(blocks_of(count)) + " blocks");
   }
-  wire += cut_bytes(blocks);
+  const CellWire<const std::byte> parts = parts_of(wire, count);
+  // A block as a slice of its own, its scale before its codes.
+  std::array<std::byte, kScaleBytes + size_t{kAdaptiveMost}> slice{};
+  ElementFormat format = format_;
   size_t block = 0;
-  for (size_t at = 0; at < count; ++block) {
-    const size_t cells = memory.cells[at / kCell];
-    const size_t here = std::min(cells * kCell, count - at);
-    const Status checked = codec_of(cells).check_wire(wire, here);
-    if (!checked.ok()) {
-      return invalid_argument("block " + std::to_string(block) +
-                              " as a slice of its own: " + std::string(checked.message()));
+  for (size_t at = 0; at < count; at += format.block, ++block) {
+    format.block = static_cast<uint32_t>(memory.cells[at / kCell] * kCell);
+    const size_t here = std::min<size_t>(format.block, count - at);
+    const std::byte exponent = parts.exponents[at / kAdaptiveMost];
+    if (!is_written_step(exponent, parts.steps[block])) {
+      return invalid_argument("the scale of block " + std::to_string(block) +
+                              " is not above 0, or infinite");
     }
-    wire += codec_of(cells).wire_bytes(here);
-    at += here;
+    store_unaligned(slice.data(), read_step(exponent, parts.steps[block]));
+    std::memcpy(slice.data() + kScaleBytes, parts.codes + code_bytes(format_, at),
+                code_bytes(format_, here));
+    const Status checked = check_elements(format, slice.data(), here);
+    if (checked.ok()) continue;
+    return invalid_argument("block " + std::to_string(block) +
+                            " as a slice of its own: " + std::string(checked.message()));
   }
   return {};
 }
 
+// Beside the error of the format's own scale: a scale may be larger, by up to a step, and values
+// that are beyond the levels of one that is smaller come back short of them.
+double AdaptiveCodec::block_error_bound(double absmax) const {
+  if (absmax == 0) return 0;
+  auto above = static_cast<float>(absmax);
+  if (double{above} < absmax) {
+    above = std::nextafter(above, std::numeric_limits<float>::infinity());
+  }
+  std::array<std::byte, kScaleBytes> wire{};
+  const double scale = choose_scale(format_, float_bits(above), 0, wire.data());
+  if (!std::isfinite(scale)) return std::numeric_limits<double>::infinity();
+  const PatternRange range =
+      rounded_range(scale_grid(format_), load_unaligned<uint16_t>(wire.data()));
+  const double most = scale_of_pattern(range.most);
+  const double least = scale_of_pattern(range.least);
+  const double reach = format_.level_max * most;
+  const double lost = std::max(0.0, absmax - format_.level_max * scale) +
+                      format_.level_max * (scale - std::min(scale, least));
+  const double inside = most * std::max<double>(format_.gap_max / 2, format_.edge_max);
+  return stored_error_bound(
+      absmax, std::max(inside, lost + most * format_.edge_max) + std::ldexp(3 * reach, -24));
+}
+
 }  // namespace
 
-std::unique_ptr<Codec> make_adaptive_codec(const PlainSpec& spec, CodecsBySize by_size,
+std::unique_ptr<Codec> make_adaptive_codec(const PlainSpec& spec, const ElementFormat& smallest,
                                            DataType type) {
-  return std::make_unique<AdaptiveCodec>(spec, std::move(by_size), type);
+  return std::make_unique<AdaptiveCodec>(spec, smallest, type);
 }
 
 }  // namespace tersum

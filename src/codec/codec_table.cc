@@ -58,15 +58,12 @@ std::unique_ptr<const Codec> make_mixed(const PlainSpec& spec, DataType type) {
 }
 
 std::unique_ptr<const Codec> make_adaptive(const PlainSpec& spec, DataType type) {
-  std::array<std::unique_ptr<const Codec>, kAdaptiveSizes> by_size;
   PlainSpec inner = spec;
   inner.adaptive = false;
   inner.block = kAdaptiveLeast;
-  for (std::unique_ptr<const Codec>& codec : by_size) {
-    codec = make_base(inner, DataType::kFloat32);
-    inner.block *= 2;
-  }
-  return make_adaptive_codec(spec, std::move(by_size), type);
+  const std::unique_ptr<const Codec> smallest = make_base(inner, DataType::kFloat32);
+  TERSUM_CHECK(smallest->element_format() != nullptr);
+  return make_adaptive_codec(spec, *smallest->element_format(), type);
 }
 
 // Modifiers from the outside in: each wraps the codec of what is left of the spec.

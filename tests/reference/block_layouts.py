@@ -1,17 +1,20 @@
 """Sections whose blocks differ: docs/codecs.md, "The modifier +mixed" and "The modifier +adaptive".
 
 No code of tersum's. What stands here is where the blocks are and what they are coded with; a block
-is then a slice of its own.
+is then a slice of its own: of +mixed as it lies there, of +adaptive its scale before its codes.
 """
 
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
+import struct
 from dataclasses import replace
 
 from code_packing import ceil_div, code_bytes
 from format_table import Format, Spec, integer
+from relative_scales import pattern_of
 
 SECTION = 65536
 CELL = 32
@@ -19,8 +22,8 @@ WIDEST = 1024
 #: By what the map of +mixed says of a block: bits that it has more.
 CHANGES = {0: 0, 1: 1, 2: -1}
 
-#: A block: what it is coded with, its values in the section, its bytes in the payload.
-Piece = tuple[Spec, range, range]
+#: A block: what it is coded with, its values in the section, its bytes as a slice of its own.
+Piece = tuple[Spec, range, bytes]
 
 
 def layout_sections(count: int) -> list[range]:
@@ -66,7 +69,17 @@ def cut_count(spec: Spec, count: int) -> int:
     while begin < count:
         begin += widest_at(begin, count)
         least += 1
-    return max(ceil_div(count, spec.block), least)
+    affordable = (18 * ceil_div(count, spec.block) - 8 * ceil_div(count, WIDEST)) // 10
+    return min(max(affordable, least), ceil_div(count, CELL))
+
+
+def adaptive_parts(spec: Spec, count: int) -> tuple[range, range, range, range]:
+    """Where the exponents, cuts, steps and codes of a section are."""
+    cuts = cut_count(spec, count)
+    sizes = [ceil_div(count, WIDEST), ceil_div(2 * cuts, 8), cuts]
+    ends = list(itertools.accumulate([*sizes, code_bytes(format_of(spec), count)], initial=0))
+    first, second, third, fourth = itertools.starmap(range, itertools.pairwise(ends))
+    return first, second, third, fourth
 
 
 def layout_bytes(spec: Spec, count: int) -> int:
@@ -75,9 +88,7 @@ def layout_bytes(spec: Spec, count: int) -> int:
         same = changed(spec, 0)
         blocks = block_ranges(spec, count)
         return ceil_div(len(blocks), 4) + sum(plain_bytes(same, len(block)) for block in blocks)
-    cuts = cut_count(spec, count)
-    format = format_of(spec)
-    return ceil_div(2 * cuts, 8) + cuts * format.scale_bytes + code_bytes(format, count)
+    return adaptive_parts(spec, count)[-1].stop
 
 
 def read_map(spec: Spec, count: int, payload: bytes) -> list[tuple[Spec, range]] | None:
@@ -93,7 +104,9 @@ def read_map(spec: Spec, count: int, payload: bytes) -> list[tuple[Spec, range]]
 def read_cuts(spec: Spec, count: int, payload: bytes) -> list[tuple[Spec, range]] | None:
     """The blocks of +adaptive; None for cuts that no encoder writes."""
     cuts = cut_count(spec, count)
-    bits = iter([payload[i // 8] >> (i % 8) & 1 for i in range(2 * cuts)])
+    part = adaptive_parts(spec, count)[1]
+    data = payload[part.start : part.stop]
+    bits = iter([data[i // 8] >> (i % 8) & 1 for i in range(2 * cuts)])
     blocks: list[tuple[Spec, range]] = []
     begin = 0
     while begin < count:
@@ -105,28 +118,47 @@ def read_cuts(spec: Spec, count: int, payload: bytes) -> list[tuple[Spec, range]
             if bit == 0:
                 break
             size //= 2
-        part = range(begin, min(begin + size, count))
-        blocks.append((replace(spec, adaptive=False, block=size), part))
-        begin = part.stop
+        values = range(begin, min(begin + size, count))
+        blocks.append((replace(spec, adaptive=False, block=size), values))
+        begin = values.stop
     return blocks if len(blocks) == cuts else None
+
+
+def mixed_pieces(spec: Spec, count: int, payload: bytes) -> list[Piece] | None:
+    """The blocks of a section of +mixed."""
+    blocks = read_map(spec, count, payload)
+    if blocks is None:
+        return None
+    at = ceil_div(ceil_div(count, spec.block), 4)
+    found: list[Piece] = []
+    for block, values in blocks:
+        size = plain_bytes(block, len(values))
+        found.append((block, values, payload[at : at + size]))
+        at += size
+    return found
+
+
+def adaptive_pieces(spec: Spec, count: int, payload: bytes) -> list[Piece] | None:
+    """The blocks of a section of +adaptive."""
+    blocks = read_cuts(spec, count, payload)
+    if blocks is None:
+        return None
+    exponents, _, steps, codes = adaptive_parts(spec, count)
+    format = format_of(spec)
+    found: list[Piece] = []
+    for at, (block, values) in zip(steps, blocks, strict=True):
+        exponent = payload[exponents[values[0] // WIDEST]]
+        scale = struct.pack("<H", pattern_of(exponent, payload[at]))
+        begin = codes.start + code_bytes(format, values.start)
+        size = code_bytes(format, len(values))
+        found.append((block, values, scale + payload[begin : begin + size]))
+    return found
 
 
 def pieces(spec: Spec, count: int, payload: bytes) -> list[Piece] | None:
     """The blocks of a section; None where its map or cuts are none."""
-    if spec.mixed:
-        blocks = read_map(spec, count, payload)
-        at = ceil_div(ceil_div(count, spec.block), 4)
-    else:
-        blocks = read_cuts(spec, count, payload)
-        at = ceil_div(2 * cut_count(spec, count), 8)
-    if blocks is None:
-        return None
-    found: list[Piece] = []
-    for block, values in blocks:
-        size = plain_bytes(block, len(values))
-        found.append((block, values, range(at, at + size)))
-        at += size
-    return found
+    find = mixed_pieces if spec.mixed else adaptive_pieces
+    return find(spec, count, payload)
 
 
 def pack_bits(numbers: list[int], bits: int) -> bytes:

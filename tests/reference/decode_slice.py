@@ -131,8 +131,7 @@ def decode_dense(
         blocks = pieces(spec, len(section), payload[:size])
         if blocks is None:
             values += [math.nan] * len(section)
-        for piece, places, part in blocks or []:
-            block = payload[part.start : part.stop]
+        for piece, places, block in blocks or []:
             at = first + section[0] + places[0]
             values += decode_blocks(piece, format_of(piece), "float32", len(places), block, at)
         payload = payload[size:]

@@ -10,10 +10,11 @@ import bisect
 import math
 import struct
 from fractions import Fraction
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import block_rotation
 from block_layouts import (
+    WIDEST,
     block_ranges,
     changed,
     choose_cuts,
@@ -29,6 +30,7 @@ from decode_slice import decode_blocks
 from float_rounding import LARGEST_BITS, bfloat16, bits_of, float32, float_of, round_to
 from format_table import E4M3, Format, Spec, parse_spec, rows_of
 from random_rounding import random_bits, random_code
+from relative_scales import choose_step, pattern_of, shared_exponent
 from sparse_sections import sections, split
 
 NAN_SCALE = 0x7FC0
@@ -226,27 +228,54 @@ def squared_error(spec: Spec, values: list[float], first: int) -> float:
     return sums[0] if math.isfinite(sums[0]) else 0.0
 
 
-def encode_layout(spec: Spec, values: list[float], first: int) -> bytes:
-    """A section of +mixed or +adaptive."""
-    if spec.mixed:
-        blocks = block_ranges(spec, len(values))
-        whole = [
-            ([values[i] for i in block], first + block[0])
-            for block in blocks
-            if len(block) == spec.block
-        ]
-        ways = [changed(spec, change) for change in (0, 1, 2)]
-        errors = [[squared_error(way, *block) for way in ways] for block in whole]
-        changes = choose_map(errors) + [0] * (len(blocks) - len(whole))
-        out = pack_bits(changes, 2)
-    else:
-        out = cut_bits(spec, len(values), choose_cuts(spec, values))
+def encode_mixed(spec: Spec, values: list[float], first: int) -> bytes:
+    """A section of +mixed."""
+    blocks = block_ranges(spec, len(values))
+    whole = [
+        ([values[i] for i in block], first + block[0])
+        for block in blocks
+        if len(block) == spec.block
+    ]
+    ways = [changed(spec, change) for change in (0, 1, 2)]
+    errors = [[squared_error(way, *block) for way in ways] for block in whole]
+    changes = choose_map(errors) + [0] * (len(blocks) - len(whole))
+    out = pack_bits(changes, 2)
     found = pieces(spec, len(values), out)
     assert found is not None
     for piece, places, _ in found:
         block = [values[i] for i in places]
         out += encode_blocks(piece, format_of(piece), "float32", block, 0, first + places[0])
     return out
+
+
+def encode_adaptive(spec: Spec, values: list[float]) -> bytes:
+    """A section of +adaptive."""
+    format = format_of(spec)
+    most = bits_of(top_bf16(format, "float32")) >> 16
+    sizes = choose_cuts(spec, values)
+    exponents, steps = b"", b""
+    codes: list[int] = []
+    begins = [*accumulate(sizes, initial=0)][:-1]
+    for group in range(0, len(values), WIDEST):
+        blocks = [
+            values[begin : begin + size]
+            for begin, size in zip(begins, sizes, strict=True)
+            if group <= begin < group + WIDEST
+        ]
+        wires = [choose_scale(format, "float32", block, 0.0)[0] for block in blocks]
+        patterns = [int.from_bytes(wire, "little") for wire in wires]
+        exponent = shared_exponent(patterns)
+        exponents += bytes([exponent])
+        for block, pattern in zip(blocks, patterns, strict=True):
+            step = choose_step(format, most, exponent, pattern)
+            steps += bytes([step])
+            codes += codes_of(format, block, bfloat16(pattern_of(exponent, step)), None)
+    return exponents + cut_bits(spec, len(values), sizes) + steps + pack_codes(format, codes)
+
+
+def encode_layout(spec: Spec, values: list[float], first: int) -> bytes:
+    """A section of +mixed or +adaptive."""
+    return encode_mixed(spec, values, first) if spec.mixed else encode_adaptive(spec, values)
 
 
 def encode_dense(

@@ -106,8 +106,7 @@ def refused_dense(spec: Spec, format: Format, dtype: str, count: int, payload: b
         blocks = pieces(spec, len(section), payload[:size])
         if blocks is None:
             return f"section:{number}"
-        for block, (piece, places, part) in enumerate(blocks):
-            of_block = payload[part.start : part.stop]
+        for block, (piece, places, of_block) in enumerate(blocks):
             if refused_blocks(piece, format_of(piece), "float32", len(places), of_block):
                 return f"block:{block}"
         payload = payload[size:]

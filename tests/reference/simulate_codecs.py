@@ -9,10 +9,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 from block_layouts import SECTION as LAYOUT_SECTION
-from block_layouts import choose_cuts, choose_map
+from block_layouts import WIDEST, choose_cuts, choose_map
 from block_rotation import signs
 from format_table import Format, parse_spec
 from paired_sums import HALVES
+from relative_scales import OCTAVE, STEP, STEP_MOST, goes_down
 from sparse_sections import SECTION, outlier_count
 
 Array = npt.NDArray[np.float64]
@@ -25,7 +26,7 @@ def make_data(kind: str, ranks: int, count: int, seed: int) -> npt.NDArray[np.fl
     """``normal``; ``grad``: a log-normal(1.5) magnitude per element, shared by the ranks; ``act``:
     four channels of 4,096 a hundred times as large; ``identical``: the same on all ranks;
     ``spikes``: 0.1 % of the places, others on each rank, a hundred times as large; ``segments``: as
-    ``grad``, a magnitude to 256 values."""
+    ``grad``, a magnitude to 256 values; ``tokens``: a log-normal(1) one to 1,000."""
     random = np.random.default_rng(seed)
     if kind == "identical":
         return np.repeat(random.standard_normal((1, count)), ranks, 0).astype(np.float32)
@@ -34,6 +35,8 @@ def make_data(kind: str, ranks: int, count: int, seed: int) -> npt.NDArray[np.fl
         data *= np.exp(1.5 * random.standard_normal(count))
     if kind == "segments":
         data *= np.repeat(np.exp(1.5 * random.standard_normal(count // 256)), 256)
+    if kind == "tokens":
+        data *= np.repeat(np.exp(random.standard_normal(count // 1000 + 1)), 1000)[:count]
     if kind == "act":
         data[:, np.isin(np.arange(count) % CHANNELS, OUTLIERS)] *= 100
     if kind == "spikes":
@@ -120,17 +123,32 @@ def quantize_mixed(spec: str, values: npt.NDArray[np.floating]) -> Array:
     return np.concatenate(out)
 
 
+def rounded_scales(format: Format, scales: Array, begins: Array) -> Array:
+    """On the grid of +adaptive, each 1,024 values under their own power of two."""
+    patterns = (scales.astype(np.float32).view(np.uint32) >> 16).astype(np.int64)
+    groups = begins // WIDEST
+    tops = np.zeros(groups.max() + 1, np.int64)
+    np.maximum.at(tops, groups, patterns)
+    tops = -(-tops // OCTAVE) * OCTAVE
+    below = tops[groups] - patterns
+    steps = np.minimum((below + goes_down(format)) // STEP, STEP_MOST)
+    rounded = (tops[groups] - STEP * steps).astype(np.uint32) << 16
+    return np.where(patterns > 0, rounded.view(np.float32), 0).astype(np.float64)
+
+
 def quantize_adaptive(spec: str, values: npt.NDArray[np.floating]) -> Array:
-    """With +adaptive: each block in its own size."""
+    """With +adaptive: blocks where they pay, under scales of a byte."""
     parsed = parse_spec(spec)
-    head, *others = without(spec, "adaptive").split("+")
+    format = parsed.format
+    assert format is not None
     out = []
     for section in in_sections(values):
-        begin = 0
-        for size in choose_cuts(parsed, section.tolist()):
-            block = "+".join([f"{head.partition('/')[0]}/{size}", *others])
-            out.append(quantize(block, section[begin : begin + size]))
-            begin += size
+        sizes = np.array(choose_cuts(parsed, section.tolist()))
+        begins = np.cumsum(sizes) - sizes
+        absmax = np.maximum.reduceat(np.abs(section), begins)
+        scales = rounded_scales(format, scales_of(format, absmax[:, None]), begins)
+        scale = np.repeat(scales, sizes)[: section.size]
+        out.append(nearest_levels(format, section, scale))
     return np.concatenate(out)
 
 
@@ -148,6 +166,18 @@ def gathered(spec: str, ranks: int) -> str:
     return with_sparse(spec, min(sparse * ranks, 1000)) if sparse else spec
 
 
+def nearest_levels(format: Format, values: Array, scales: Array) -> Array:
+    """What values come back as under these scales, of which there may be fewer."""
+    scaled = np.divide(values, scales, out=np.zeros_like(values), where=scales > 0)
+    levels = np.unique([x for x in format.levels if abs(x) <= format.largest])
+    if format.kind == "integer":
+        nearest = np.clip(np.rint(scaled), -format.largest, format.largest)
+    else:
+        nearest = levels[np.searchsorted((levels[1:] + levels[:-1]) / 2, scaled)]
+    back: Array = nearest * scales
+    return back
+
+
 def quantize(spec: str, values: npt.NDArray[np.floating]) -> Array:
     """What is left of ``values`` after one coding; their number is a multiple of the block."""
     parsed = parse_spec(spec)
@@ -163,14 +193,7 @@ def quantize(spec: str, values: npt.NDArray[np.floating]) -> Array:
     turn = rotation(parsed.block) if parsed.hadamard else None
     if turn is not None:
         blocks = blocks @ turn.T / parsed.block
-    scales = scales_of(format, blocks)[:, None]
-    scaled = np.divide(blocks, scales, out=np.zeros_like(blocks), where=scales > 0)
-    levels = np.unique([x for x in format.levels if abs(x) <= format.largest])
-    if format.kind == "integer":
-        nearest = np.clip(np.rint(scaled), -format.largest, format.largest)
-    else:
-        nearest = levels[np.searchsorted((levels[1:] + levels[:-1]) / 2, scaled)]
-    decoded = nearest * scales
+    decoded = nearest_levels(format, blocks, scales_of(format, blocks)[:, None])
     return (decoded if turn is None else decoded @ turn).reshape(-1)
 
 

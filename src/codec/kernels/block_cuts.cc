@@ -12,11 +12,11 @@ namespace {
 size_t cells_of(size_t count) { return (count + kCell - 1) / kCell; }
 
 // The largest block that may begin at `cell`, in cells: aligned, and whole. `whole`: cells that
-// are.
+// are. Without a branch that a block's size decides: nothing foretells those.
 size_t widest_at(size_t cell, size_t whole) {
-  size_t cells = kCellsInBlockMax;
-  while (cells > 1 && (cell % cells != 0 || cell + cells > whole)) cells /= 2;
-  return cells;
+  const size_t aligned = size_t{1} << std::countr_zero(cell | kCellsInBlockMax);
+  if (cell + kCellsInBlockMax <= whole) return aligned;
+  return cell < whole ? std::min(aligned, std::bit_floor(whole - cell)) : 1;
 }
 
 using Merge = CutScratch::Merge;
@@ -184,6 +184,7 @@ void choose_cuts(const uint32_t* absmax_bits, size_t count, size_t blocks, CutSc
 }
 
 void write_cuts(const uint8_t* cells, size_t count, size_t blocks, std::byte* bits) {
+  constexpr int kAtOnce = 32;
   const std::byte* const end = bits + (blocks + 3) / 4;
   uint64_t pending = 0;
   int used = 0;
@@ -193,7 +194,11 @@ void write_cuts(const uint8_t* cells, size_t count, size_t blocks, std::byte* bi
     // A 1 for each cut, and a 0 behind the last if there might be one more.
     pending |= ((uint64_t{1} << cuts) - 1) << used;
     used += cuts + (cuts < most ? 1 : 0);
-    for (; used >= 8; used -= 8, pending >>= 8) *bits++ = static_cast<std::byte>(pending);
+    if (used < kAtOnce) continue;
+    store_unaligned(bits, static_cast<uint32_t>(pending));
+    bits += kAtOnce / 8;
+    pending >>= kAtOnce;
+    used -= kAtOnce;
   }
   for (; bits < end; pending >>= 8) *bits++ = static_cast<std::byte>(pending);
 }

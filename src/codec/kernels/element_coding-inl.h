@@ -176,8 +176,9 @@ class CellCoder {
  private:
   static constexpr int kCells = 32;
   static constexpr int kReach = 15;
-  // |scaled| is at most 1 and a rounding: cells -15 to 15.
-  static constexpr float kPerUnit = 15.4375F;
+  // |scaled| is at most 1 + 1/32, where a scale was rounded down (relative_scales.h), and a
+  // rounding: 15.47, so cells -15 to 15.
+  static constexpr float kPerUnit = 15;
   static size_t place(int cell) { return static_cast<size_t>(cell & (kCells - 1)); }
 
   alignas(64) float thresholds_[kCells];

@@ -208,7 +208,8 @@ def layout_cases() -> list[tuple[str, str, str, list[Number]]]:
     lone: list[Number] = [x * (1000 if i % 301 == 7 else 1) for i, x in enumerate(normal(1200))]
     lost: list[Number] = [*normal(140), math.nan, *normal(180), math.inf, *normal(64), 5.0]
     huge: list[Number] = [FLOAT32_MAX, -FLOAT32_MAX, 2.0**127, *normal(200, 1e38 / 4)]
-    cases: list[tuple[str, str, str, list[Number]]] = []
+    worked: list[Number] = [1.0, *[0.0] * 31, *[0.5] * 33]
+    cases = [("worked_example", "int4/64+adaptive", "float32", worked)]
     mixed = ("int3/32+mixed", "int4/64+mixed", "int6/32+hadamard+mixed", "int4/32+sparse:2%+mixed")
     adaptive = ("int4/64+adaptive", "int5/128+adaptive", "fp8e4m3/64+sparse:2%+adaptive")
     for spec in mixed + adaptive:
@@ -227,7 +228,15 @@ def layout_cases() -> list[tuple[str, str, str, list[Number]]]:
         ]
     cases += [("steps", f"int{bits}/32+mixed", "float32", steps[:230]) for bits in (4, 5, 6, 7)]
     blocks = ("int8/512", "int2/64", "nf4/256", "fp8e5m2/64", "int7/128", "int3/64", "int6/128")
-    cases += [("steps", f"{spec}+adaptive", "float32", steps[:800]) for spec in blocks]
+    # Sizes over more octaves than the steps below one exponent reach, and the largest scales.
+    octaves: list[Number] = [x * 2.0 ** (-i // 24) for i, x in enumerate(normal(700))]
+    for spec in blocks:
+        cases += [
+            ("steps", f"{spec}+adaptive", "float32", steps[:800]),
+            ("octaves", f"{spec}+adaptive", "float32", octaves),
+            ("huge", f"{spec}+adaptive", "float32", huge),
+            ("denormal", f"{spec}+adaptive", "float32", normal(150, 2.0**-133)),
+        ]
     cases += [
         ("rows", f"int4/64+rows:200+{way}", "float32", steps) for way in ("mixed", "adaptive")
     ]

@@ -219,11 +219,14 @@ def layout_lines() -> list[str]:
             ("short_block_changed", 0, b"\x01\x00\x20", "section:0"),
             ("infinite_scale", 3, b"\x80\x7f", "block:0"),
         ],
-        # At most 6 blocks in 12 bits.
+        # An exponent; cuts into 10 blocks, of which the first is 64 values; their steps.
         "int4/64+adaptive": [
-            ("too_few", 0, b"\x00\x00", "section:0"),
-            ("too_many", 0, b"\xff\xff", "section:0"),
-            ("infinite_scale", 2, b"\x80\x7f", "block:0"),
+            ("too_few", 1, b"\x00\x00\x00", "section:0"),
+            ("too_many", 1, b"\xff\xff\xff", "section:0"),
+            ("infinite_scale", 0, b"\xff\xfb\x00\x00\x00", "block:0"),
+            ("scale_of_zero", 0, b"\x02\xfb\x00\x00\x20", "block:0"),
+            ("scale_below_zero", 0, b"\x02\xfb\x00\x00\x21", "block:0"),
+            ("most_negative_integer", 178, b"\x88", "block:9"),
         ],
     }
     lines = []

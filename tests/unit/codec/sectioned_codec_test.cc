@@ -207,15 +207,29 @@ RC_GTEST_PROP(BlockCuts, of_noise_never_reach_beyond_the_section, ()) {
   RC_ASSERT(std::accumulate(cells.begin(), cells.end(), size_t{0}) == all);
 }
 
-TEST(AdaptiveCodec, HasAsManyBlocksAsItsBlockWouldMake) {
+// 18 bits for each block of the spec pay for an exponent to 1,024 values and 10 bits to a block.
+TEST(AdaptiveCodec, TakesNoMoreThanScalesOfTwoBytesAndTheirCuts) {
   const Codec& adaptive = codec_of("int4/128+adaptive");
   const Codec& plain = codec_of("int4/128");
   for (const size_t count : {0, 1024, 2048, 65'536}) {
     EXPECT_EQ(adaptive.wire_bytes(count), plain.wire_bytes(count) + (count / 128 + 3) / 4) << count;
   }
   // 992 values are at least 5 blocks, 1,000 have a short one beside them.
-  EXPECT_EQ(codec_of("int4/512+adaptive").wire_bytes(1000), size_t{2 + 6 * 2 + 500});
+  EXPECT_EQ(codec_of("int4/512+adaptive").wire_bytes(1000), size_t{1 + 2 + 6 + 500});
+  // Never more blocks than cells: 28 of 32, but 2 of 2.
+  EXPECT_EQ(codec_of("int4/64+adaptive").wire_bytes(1024), size_t{1 + 7 + 28 + 512});
+  EXPECT_EQ(codec_of("int4/64+adaptive").wire_bytes(33), size_t{1 + 1 + 2 + 17});
   EXPECT_LE(codec_info("int4/128+adaptive")->wire_bits, 4.15);
+}
+
+TEST(AdaptiveCodec, OutliersLeaveOtherBlocksOf1024TheirScales) {
+  // 2^40 beside 1: within one exponent's reach of 16 octaves the small blocks are lost, no further.
+  std::vector<float> values(4096);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = i % 2 == 0 ? 1.0F : -0.5F;
+  values[100] = 0x1p40F;
+  const std::vector<float> back = coded(codec_of("int4/64+adaptive"), values);
+  for (size_t i = 1024; i < values.size(); ++i) EXPECT_NEAR(back[i], values[i], 0.08) << i;
+  for (size_t i = 128; i < 1024; ++i) EXPECT_EQ(back[i], 0) << i;
 }
 
 TEST(AdaptiveCodec, ConfinesOutliersWhereBlocksOfOneSizeDoNot) {
@@ -246,10 +260,10 @@ TEST(AdaptiveCodec, CutsThatNoEncoderWritesGiveNaNAndAreRefused) {
   Bytes wire(codec.wire_bytes(values.size()));
   codec.encode(values.data(), values.size(), wire.data());
   for (const std::byte all : {std::byte{0}, std::byte{0xff}}) {
-    std::fill_n(wire.begin(), 8, all);
+    std::fill_n(wire.begin() + 2, 14, all);  // behind two exponents
     std::vector<float> out(values.size(), 7);
     const Status status = decode_payload(spec, DataType::kFloat32, wire, out.size(), out.data());
-    EXPECT_THAT(status.message(), HasSubstr("its cuts do not make 32 blocks"));
+    EXPECT_THAT(status.message(), HasSubstr("its cuts do not make 56 blocks"));
     codec.decode(wire.data(), out.size(), out.data());
     for (const float x : out) EXPECT_TRUE(std::isnan(x));
   }
