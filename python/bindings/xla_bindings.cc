@@ -17,6 +17,7 @@
 
 #include "bindings.h"
 #include "tersum/options.h"
+#include "xla/ffi_auto_codec.h"
 #include "xla/ffi_call_recorder.h"
 #include "xla/ffi_handlers.h"
 #include "xla/ffi_invocation.h"
@@ -147,11 +148,12 @@ HloHook& hook() {
   return *hook;
 }
 
-void configure_pass(const std::string& codec, const std::string& plan, int64_t timeout_ms,
-                    int64_t min_bytes, std::vector<std::vector<int64_t>> processes,
-                    bool rewrite_local_groups) {
+void configure_pass(const std::string& codec, const std::string& auto_codec,
+                    const std::string& plan, int64_t timeout_ms, int64_t min_bytes,
+                    std::vector<std::vector<int64_t>> processes, bool rewrite_local_groups) {
   HloPassOptions options;
   options.codec = codec;
+  options.auto_codec = auto_codec;
   options.plan = plan;
   options.timeout_ms = timeout_ms;
   options.min_bytes = min_bytes;
@@ -231,6 +233,24 @@ nb::dict stats() {
   return out;
 }
 
+nb::list choices() {
+  const std::vector<xla_ffi::OperationChoice> found = [] {
+    const nb::gil_scoped_release no_gil;
+    return xla_ffi::choices_of_operations(WorldGate::instance().choices());
+  }();
+  nb::list out;
+  for (const xla_ffi::OperationChoice& one : found) {
+    nb::dict entry;
+    entry["fingerprint"] = static_cast<int64_t>(one.operation.fingerprint);
+    entry["number"] = one.operation.operation;
+    entry["codec"] = std::string(one.choice.codec);
+    entry["rel_error"] = one.choice.rel_error;
+    entry["calls"] = one.choice.calls;
+    out.append(entry);
+  }
+  return out;
+}
+
 nb::bytes as_bytes(const std::vector<std::byte>& data) {
   return nb::bytes(data.data(), data.size());
 }
@@ -306,8 +326,8 @@ void bind_xla(nb::module_& module) {
           nb::arg("listen_port"), nb::arg("tcp_streams"), nb::arg("flatten_every"),
           nb::arg("flatten_state"), nb::arg("rounding_seed"),
           "Sets how the device worlds of this process are made when the first program needs them.");
-  xla.def("configure_pass", &configure_pass, nb::kw_only(), nb::arg("codec"), nb::arg("plan"),
-          nb::arg("timeout_ms"), nb::arg("min_bytes"), nb::arg("processes"),
+  xla.def("configure_pass", &configure_pass, nb::kw_only(), nb::arg("codec"), nb::arg("auto_codec"),
+          nb::arg("plan"), nb::arg("timeout_ms"), nb::arg("min_bytes"), nb::arg("processes"),
           nb::arg("rewrite_local_groups"), "Sets the options of transform() from now on.");
   xla.def("transform", &transform, nb::arg("module"),
           "Runs the HLO pass on a serialized module: the new bytes, or None to leave it.");
@@ -325,6 +345,7 @@ void bind_xla(nb::module_& module) {
   xla.def("reset_flatten", &reset_flatten, "Forgets it.");
   xla.def("reset_feedback", &reset_feedback, "Forgets what operations with +feedback have lost.");
   xla.def("stats", &stats, "Sums over the calls of this process.");
+  xla.def("choices", &choices, "What operations with the codec auto took last, as dicts.");
   xla.def(
       "close",
       [] {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <cmath>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "runtime/process_node.h"
 #include "runtime/progress.h"
 #include "runtime/rendezvous.h"
+#include "runtime/sampled_calls.h"
 #include "runtime/start_call.h"
 
 namespace tersum {
@@ -69,6 +71,7 @@ class DeviceWorldImpl final : public DeviceWorld {
   void start(const KeyedCall& call, OnDone on_done, void* context) override;
   [[nodiscard]] bool is_local(std::span<const int64_t> group) const override;
   [[nodiscard]] CommunicatorStats stats() const override;
+  [[nodiscard]] std::vector<SiteChoice> choices() const override;
   [[nodiscard]] Result<std::vector<std::byte>> save_flatten() override;
   Status load_flatten(std::span<const std::byte> saved) override;
   Status reset_flatten() override;
@@ -84,7 +87,12 @@ class DeviceWorldImpl final : public DeviceWorld {
     place.local = process_index == own_index_;
     return place;
   }
-  Result<std::shared_ptr<Member>> find_or_make_member(const KeyedCall& call);
+  // A device's place in a group.
+  struct Place {
+    std::shared_ptr<Member> member;
+    std::shared_ptr<SampledCalls> sampled;
+  };
+  Result<Place> find_or_make_place(const KeyedCall& call);
 
   const std::shared_ptr<Progress> progress_;
   const CommunicatorOptions options_;
@@ -94,7 +102,7 @@ class DeviceWorldImpl final : public DeviceWorld {
   std::shared_ptr<Member> pin_;
 
   mutable std::mutex mutex_;
-  std::map<std::pair<uint64_t, int64_t>, std::shared_ptr<Member>> members_;
+  std::map<std::pair<uint64_t, int64_t>, Place> places_;
   FlattenShelf loaded_;  // for members to come
   bool closed_ = false;
 };
@@ -102,14 +110,14 @@ class DeviceWorldImpl final : public DeviceWorld {
 // The same in every run: worlds have ids of their own.
 uint64_t devices_digest(std::span<const int64_t> devices) { return device_group_id(0, devices); }
 
-Result<std::shared_ptr<Member>> DeviceWorldImpl::find_or_make_member(const KeyedCall& call) {
+Result<DeviceWorldImpl::Place> DeviceWorldImpl::find_or_make_place(const KeyedCall& call) {
   const uint64_t group = device_group_id(meeting_.group, call.group);
   const std::lock_guard lock(mutex_);
   if (closed_) {
     return Status(StatusCode::kClosed, "tersum is uninstalled or shut down in this process");
   }
-  const auto found = members_.find({group, call.device});
-  if (found != members_.end()) return found->second;
+  const auto found = places_.find({group, call.device});
+  if (found != places_.end()) return found->second;
   const auto own = std::find(call.group.begin(), call.group.end(), call.device);
   if (own == call.group.end()) {
     return invalid_argument("device " + std::to_string(call.device) + " is not in its own group");
@@ -132,21 +140,31 @@ Result<std::shared_ptr<Member>> DeviceWorldImpl::find_or_make_member(const Keyed
   member->devices.assign(call.group.begin(), call.group.end());
   const auto loaded = loaded_.find(devices_digest(call.group));
   if (loaded != loaded_.end()) TERSUM_RETURN_IF_ERROR(member->flatten.load(loaded->second));
-  members_[{group, call.device}] = member;
+  const Place place{member, std::make_shared<SampledCalls>(member)};
+  places_[{group, call.device}] = place;
   // Posted before the call's submission, so registered before it begins.
   progress_->node().post([member](Node& node) { node.register_member(member); });
-  return member;
+  return place;
 }
 
 void DeviceWorldImpl::start(const KeyedCall& call, OnDone on_done, void* context) {
-  auto member = find_or_make_member(call);
-  if (!member.ok()) {
-    on_done(context, member.status());
+  auto place = find_or_make_place(call);
+  if (!place.ok()) {
+    on_done(context, place.status());
     return;
   }
   const CallArguments arguments{call.collective, call.input, call.output, call.count, call.type,
                                 call.op,         0,          0,           call.site};
-  auto started = start_call(member.value(), arguments, call.options, options_.timeout_ms, call.key,
+  if (call.options.codec == "auto") {
+    if (!(call.options.max_rel_error > 0) || !std::isfinite(call.options.max_rel_error)) {
+      on_done(context, invalid_argument("the codec auto needs the error that it may cause; pass "
+                                        "max_rel_error above 0"));
+      return;
+    }
+    place->sampled->start(arguments, call.options, options_.timeout_ms, call.key, on_done, context);
+    return;
+  }
+  auto started = start_call(place->member, arguments, call.options, options_.timeout_ms, call.key,
                             true, on_done, context);
   if (!started.ok()) on_done(context, started.status());
 }
@@ -161,22 +179,38 @@ bool DeviceWorldImpl::is_local(std::span<const int64_t> group) const {
 CommunicatorStats DeviceWorldImpl::stats() const {
   CommunicatorStats sum;
   const std::lock_guard lock(mutex_);
-  for (const auto& [key, member] : members_) {
-    const std::lock_guard member_lock(member->mutex);
-    sum.calls += member->stats.calls;
-    sum.values += member->stats.values;
-    sum.wire_bytes_sent += member->stats.wire_bytes_sent;
-    sum.wire_bytes_received += member->stats.wire_bytes_received;
-    sum.seconds += member->stats.seconds;
+  for (const auto& [key, place] : places_) {
+    Member& member = *place.member;
+    const std::lock_guard member_lock(member.mutex);
+    sum.calls += member.stats.calls;
+    sum.values += member.stats.values;
+    sum.wire_bytes_sent += member.stats.wire_bytes_sent;
+    sum.wire_bytes_received += member.stats.wire_bytes_received;
+    sum.seconds += member.stats.seconds;
   }
   return sum;
+}
+
+std::vector<SiteChoice> DeviceWorldImpl::choices() const {
+  // Devices of one group choose alike.
+  std::map<uint64_t, SampledChoice> all;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [key, place] : places_) all.merge(place.sampled->choices());
+  }
+  std::vector<SiteChoice> found;
+  found.reserve(all.size());
+  for (const auto& [site, choice] : all) {
+    found.push_back({site, choice.codec, choice.rel_error, choice.calls});
+  }
+  return found;
 }
 
 std::vector<std::shared_ptr<Member>> DeviceWorldImpl::members() const {
   std::vector<std::shared_ptr<Member>> found;
   const std::lock_guard lock(mutex_);
-  found.reserve(members_.size());
-  for (const auto& [key, member] : members_) found.push_back(member);
+  found.reserve(places_.size());
+  for (const auto& [key, place] : places_) found.push_back(place.member);
   return found;
 }
 
@@ -246,7 +280,7 @@ void DeviceWorldImpl::close() {
     const std::lock_guard lock(mutex_);
     if (closed_) return;
     closed_ = true;
-    for (const auto& [key, member] : members_) members.push_back(member);
+    for (const auto& [key, place] : places_) members.push_back(place.member);
   }
   if (pin_) members.push_back(pin_);
   const Status reason(StatusCode::kAborted, "tersum was uninstalled or shut down in this process");

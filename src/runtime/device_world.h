@@ -38,8 +38,19 @@ struct KeyedCall {
   size_t count = 0;
   DataType type = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
-  uint64_t site = 0;  // of a flattening codec, with options.channels; equal on all members
+  // Of a flattening codec, with options.channels, of one that feeds back, and of "auto"; equal on
+  // all members.
+  uint64_t site = 0;
+  // With the codec "auto" max_rel_error must be above 0: see sampled_calls.h.
   CallOptions options;
+};
+
+// What a site's last call with the codec "auto" took.
+struct SiteChoice {
+  uint64_t site = 0;
+  std::string_view codec;  // for ever
+  double rel_error = 0;    // in recent samples
+  uint64_t calls = 0;      // of one device here
 };
 
 class DeviceWorld {
@@ -61,6 +72,9 @@ class DeviceWorld {
   // True when all members of `group` are devices of this process.
   [[nodiscard]] virtual bool is_local(std::span<const int64_t> group) const = 0;
   [[nodiscard]] virtual CommunicatorStats stats() const = 0;
+
+  // Of every site with a device here, in the order of their numbers.
+  [[nodiscard]] virtual std::vector<SiteChoice> choices() const = 0;
 
   // What calls with +flatten have learned, of every group with a device here. kInvalidArgument
   // while such a call is in flight. Blocks for as long as a round of the engine takes, as do the

@@ -15,6 +15,7 @@
 
 #include "base/check.h"
 #include "runtime/device_world.h"
+#include "xla/ffi_auto_codec.h"
 #include "xla/ffi_call_recorder.h"
 #include "xla/ffi_completer.h"
 
@@ -53,6 +54,7 @@ class Pending {
   int64_t device_;
   std::vector<int64_t> group_;
   std::string codec_;
+  std::optional<double> auto_error_;  // where codec_ is "auto:E"
   PlanKind plan_;
   int64_t timeout_ms_;
   std::vector<Operand> operands_;
@@ -82,6 +84,9 @@ Pending::Pending(const Invocation& invocation, std::span<const int64_t> group, P
       context_(context),
       open_(operands_.size() + 1) {
   std::fegetenv(&environment_);
+  // A name that is wrong is the world's to refuse.
+  auto error = allowed_error(codec_);
+  if (error.ok()) auto_error_ = *error;
   keys_.reserve(operands_.size());
   sites_.reserve(operands_.size());
   for (uint32_t i = 0; i < operands_.size(); ++i) {
@@ -92,6 +97,7 @@ Pending::Pending(const Invocation& invocation, std::span<const int64_t> group, P
     identity.run_id = kEveryRun;
     identity.occurrence = std::min(occurrence, kIterationsApart);
     sites_.push_back(call_key(identity));
+    if (auto_error_) name_site(sites_.back(), invocation.operation);
   }
 }
 
@@ -114,7 +120,8 @@ KeyedCall Pending::keyed_call(uint32_t operand) const {
   call.op = ReduceOp::kSum;
   call.site = sites_[operand];
   call.options.channels = buffers.channels;
-  call.options.codec = codec_;
+  call.options.codec = auto_error_ ? std::string_view("auto") : codec_;
+  call.options.max_rel_error = auto_error_.value_or(0);
   call.options.plan = plan_;
   call.options.timeout_ms = timeout_ms_;
   return call;

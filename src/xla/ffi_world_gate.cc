@@ -139,16 +139,27 @@ void WorldGate::serve(Era& era, std::unique_lock<std::mutex>& lock) {
   lock.lock();
 }
 
-CommunicatorStats WorldGate::stats() const {
-  std::vector<std::shared_ptr<DeviceWorld>> worlds;
-  {
-    const std::scoped_lock lock(mutex_);
-    if (era_ == nullptr) return {};
-    if (era_->local != nullptr) worlds.push_back(era_->local);
-    if (era_->global != nullptr && era_->global != era_->local) worlds.push_back(era_->global);
+std::vector<std::shared_ptr<DeviceWorld>> WorldGate::worlds() const {
+  std::vector<std::shared_ptr<DeviceWorld>> found;
+  const std::scoped_lock lock(mutex_);
+  if (era_ == nullptr) return found;
+  if (era_->local != nullptr) found.push_back(era_->local);
+  if (era_->global != nullptr && era_->global != era_->local) found.push_back(era_->global);
+  return found;
+}
+
+std::vector<SiteChoice> WorldGate::choices() const {
+  std::vector<SiteChoice> found;
+  for (const auto& world : worlds()) {
+    const std::vector<SiteChoice> more = world->choices();
+    found.insert(found.end(), more.begin(), more.end());
   }
+  return found;
+}
+
+CommunicatorStats WorldGate::stats() const {
   CommunicatorStats sum;
-  for (const auto& world : worlds) {
+  for (const auto& world : worlds()) {
     const CommunicatorStats stats = world->stats();
     sum.calls += stats.calls;
     sum.values += stats.values;

@@ -64,6 +64,8 @@ class WorldGate {
 
   // Sum over the worlds that exist.
   [[nodiscard]] CommunicatorStats stats() const;
+  // Of all of them.
+  [[nodiscard]] std::vector<SiteChoice> choices() const;
 
   // Of the world of all processes, or of this one's where there is no other. kClosed before the
   // first program that needs it has run.
@@ -79,6 +81,7 @@ class WorldGate {
     std::vector<int64_t> group;
     Waiter waiter;
   };
+  [[nodiscard]] std::vector<std::shared_ptr<DeviceWorld>> worlds() const;
   // All that configure() replaces; the bootstrap thread shares it.
   struct Era {
     WorldHooks hooks;

@@ -1,9 +1,12 @@
 #include "xla/ffi_world_hooks.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "runtime/codec_names.h"
 #include "runtime/device_world.h"
+#include "xla/ffi_auto_codec.h"
 
 namespace tersum::xla_ffi {
 
@@ -37,6 +40,12 @@ WorldHooks make_world_hooks(WorldSource source) {
           }};
 }
 
-Result<std::string> check_codec(std::string_view spec) { return canonical_codec(spec); }
+Result<std::string> check_codec(std::string_view spec) {
+  const auto error = allowed_error(spec);
+  if (!error.ok()) return error.status();
+  // The shortest digits that say the same number.
+  if (error.value().has_value()) return fmt::format("auto:{}", *error.value());
+  return canonical_codec(spec);
+}
 
 }  // namespace tersum::xla_ffi

@@ -30,7 +30,7 @@ struct WorldSource {
 
 [[nodiscard]] WorldHooks make_world_hooks(WorldSource source);
 
-// The canonical form of a codec spec; kInvalidArgument says what would be allowed.
+// The canonical form of a codec spec, or of "auto:E"; kInvalidArgument says what would be allowed.
 Result<std::string> check_codec(std::string_view spec);
 
 }  // namespace tersum::xla_ffi

@@ -219,7 +219,9 @@ class Pass {
     for (const std::string_view part : split_at_commas(chosen->second)) {
       std::string canonical(kHloChoiceOff);
       if (part != kHloChoiceOff) {
-        auto checked = options_.canonical_codec(part);
+        const bool is_named = part != kHloChoiceAuto || options_.auto_codec.empty();
+        auto checked =
+            options_.canonical_codec(is_named ? part : std::string_view(options_.auto_codec));
         if (!checked.ok()) {
           return {HloOutcome::kError,
                   fmt::format("It asks for tersum={}, but: {}.", quoted(chosen->second),

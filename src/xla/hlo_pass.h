@@ -37,9 +37,10 @@ inline constexpr std::string_view kHloAllReduceTarget = "tersum_all_reduce";
 inline constexpr std::string_view kHloReduceScatterTarget = "tersum_reduce_scatter";
 
 // The frontend attribute by which a program chooses for one operation:
-// `set_xla_metadata(tersum="int4/32")`, or "off" to leave it to XLA.
+// `set_xla_metadata(tersum="int4/32")`, or "off" to leave it to XLA, or "auto".
 inline constexpr std::string_view kHloChoiceAttribute = "tersum";
 inline constexpr std::string_view kHloChoiceOff = "off";
+inline constexpr std::string_view kHloChoiceAuto = "auto";
 
 // The codec that changes no value; the only one that the pass knows by name.
 inline constexpr std::string_view kHloExactCodec = "exact";
@@ -47,6 +48,8 @@ inline constexpr std::string_view kHloExactCodec = "exact";
 struct HloPassOptions {
   // For operations that choose nothing themselves: a codec spec, or "off".
   std::string codec = "int8/128";
+  // What the choice "auto" stands for; empty: an operation that makes it is an error.
+  std::string auto_codec;
   std::string plan = "auto";
   int64_t timeout_ms = 30'000;
   // An operation with fewer bytes of operands is left to XLA, also when it chooses a codec.

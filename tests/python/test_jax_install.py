@@ -254,12 +254,21 @@ def test_a_program_runs_through_tersum_without_a_line(program: Path) -> None:
     assert "int4/32" in ended.stderr and "all-reduce" in ended.stderr
 
 
+def test_the_runner_chooses_within_an_error(program: Path) -> None:
+    choice = ("--codec", "auto", "--max-rel-error", "0.05", "--local", "--report")
+    ended = run(program, module=("-m", "tersum.jax", *choice))
+    assert ended.returncode == 0, ended.stderr
+    assert 0 < figure(ended.stdout, "error") < 0.055
+    assert "auto:0.05 (int" in ended.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (("--codec", "int9"), "int9"),
         (("--plan", "star"), "no plan is called 'star'"),
         (("--min-bytes", "-2"), "min_bytes is -2"),
+        (("--codec", "auto"), "pass max_rel_error=1e-2"),
     ],
 )
 def test_the_runner_refuses_wrong_options(

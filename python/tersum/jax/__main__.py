@@ -23,6 +23,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     wish = {
         "codec": options.codec,
+        "max_rel_error": options.max_rel_error,
         "min_bytes": options.min_bytes,
         "timeout_ms": options.timeout_ms,
         "local": options.local,
@@ -49,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Runs a JAX program; its all-reduces and reduce-scatters go through tersum.",
     )
     parser.add_argument("--codec", help="int8/128 (default), int8/32, int4/128, bf16, exact, …")
+    parser.add_argument("--max-rel-error", type=float, help="what --codec auto may cost")
     parser.add_argument("--min-bytes", type=int, help="leave smaller operations to XLA")
     parser.add_argument("--timeout-ms", type=int, help="deadline of one collective")
     parser.add_argument("--plan", help="auto (default), two_step, ring, … (docs/plans.md)")

@@ -6,15 +6,26 @@ import functools
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
+import tersum
 from tersum.jax._install import ensure_hook_for_psum
 from tersum.jax._jax_version import require_jax, require_xla_core
+from tersum.jax._options import auto_codec
 
 jax = require_jax()
 T = TypeVar("T")
 
 
-def psum(x: T, axis_name: Hashable | tuple[Hashable, ...], *, codec: str = "int8/128") -> T:
+def psum(
+    x: T,
+    axis_name: Hashable | tuple[Hashable, ...],
+    *,
+    codec: str = "int8/128",
+    max_rel_error: float = 0.0,
+) -> T:
     """``lax.psum`` whose sum travels in ``codec`` (``"off"`` leaves it to XLA).
+
+    ``"auto"`` takes the cheapest codec whose error stays within ``max_rel_error``, as
+    :func:`tersum.jax.install` says; it is for this codec alone.
 
     ``x``: an array or a pytree of arrays; the result has its shapes and types. For use inside
     ``jax.shard_map`` (or ``pmap``), under ``jit``, ``grad`` and ``vmap``; the derivative is that of
@@ -22,15 +33,29 @@ def psum(x: T, axis_name: Hashable | tuple[Hashable, ...], *, codec: str = "int8
     :func:`tersum.jax.install`, whose ``min_bytes`` and ``local`` hold here as well; what is left to
     XLA, and why, :func:`tersum.jax.report` tells.
 
-    ``InvalidArgumentError`` for an unknown codec.
+    ``InvalidArgumentError`` for an unknown codec, ``"auto"`` without an error or an error with
+    another codec.
     """
-    name = codec if codec == "off" else require_xla_core().canonical_codec(codec)
+    name = _codec_name(codec, max_rel_error)
     ensure_hook_for_psum()
     # XLA merges independent sums of one type and group into one instruction, whatever their
     # metadata. In a computation of its own, which is not inlined, this sum stays apart.
     with _metadata(tersum=name, inlineable="false"):
         result: T = _make_sum(axis_name, name)(x)
     return result
+
+
+def _codec_name(codec: str, max_rel_error: float) -> str:
+    if codec == "auto":
+        return auto_codec(max_rel_error)
+    if max_rel_error != 0:
+        raise tersum.InvalidArgumentError(
+            f"max_rel_error is {max_rel_error} beside codec={codec!r}; it is for codec='auto'"
+        )
+    if codec == "off":
+        return codec
+    name: str = require_xla_core().canonical_codec(codec)
+    return name
 
 
 def _metadata(**values: str) -> Any:

@@ -9,7 +9,7 @@ import tersum
 from tersum.jax import _bootstrap, _cache_salt
 from tersum.jax._jax_version import require_jax, require_xla_core
 from tersum.jax._options import InstallOptions
-from tersum.jax._report import CollectiveRow, Report, Stats
+from tersum.jax._report import Report, Stats, rows_with_choices
 
 jax = require_jax()
 _xla = require_xla_core()
@@ -58,6 +58,7 @@ def install(
     flatten_every: int = 1,
     flatten_state: bytes = b"",
     rounding_seed: int = 0,
+    max_rel_error: float = 0.0,
 ) -> None:
     """Lets all-reduces and reduce-scatters of this process's JAX programs travel through tersum.
 
@@ -66,7 +67,12 @@ def install(
     them, through the store of ``jax.distributed``.
 
     - ``codec``: how float32, bfloat16 and float16 sums travel: ``"exact"``, ``"bf16"``, ``"int8"``,
-      ``"int8/32"``, ``"int4/128"``, …; ``"off"`` takes only operations that choose for themselves.
+      ``"int8/32"``, ``"int4/128"``, …; ``"off"`` takes only operations that choose for themselves;
+      ``"auto"`` gives each operation the cheapest codec within ``max_rel_error``.
+    - ``max_rel_error``: what the codecs of ``"auto"`` may cost, ``0.01`` say: of each sum, as roots
+      of sums of squares, in samples of the operation's recent calls (``docs/tuning.md``). All
+      processes choose alike; :func:`report` says what. It also serves operations that ask for
+      ``set_xla_metadata(tersum="auto")``.
     - ``min_bytes``: operations with fewer bytes on a device are left to XLA.
     - ``timeout_ms``: deadline of one collective, and of the meeting. Errors come as
       ``jax.errors.JaxRuntimeError`` that name the process concerned.
@@ -96,6 +102,7 @@ def install(
             flatten_every=flatten_every,
             flatten_state=flatten_state,
             rounding_seed=rounding_seed,
+            max_rel_error=max_rel_error,
         ).validate()
     )
 
@@ -131,9 +138,10 @@ def report() -> Report:
     """Every collective of every program compiled since tersum was installed, and what became of it.
 
     A list of :class:`CollectiveRow`, whose ``str()`` is a table. What XLA removed or merged before
-    (it combines independent all-reduces) appears as XLA left it. Any thread.
+    (it combines independent all-reduces) appears as XLA left it. Operations with the codec
+    ``auto:E`` also have what their last calls in this process took. Any thread.
     """
-    return Report(CollectiveRow(**row) for row in _xla.report())
+    return Report(rows_with_choices(_xla.report(), _xla.choices()))
 
 
 def stats() -> Stats:
@@ -267,6 +275,7 @@ def _configure_pass(options: InstallOptions) -> None:
     # Only now, when something compiles, are the devices known.
     _xla.configure_pass(
         codec=options.codec,
+        auto_codec=options.auto_codec,
         plan=options.plan,
         timeout_ms=options.timeout_ms,
         min_bytes=options.min_bytes,

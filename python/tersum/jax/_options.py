@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 
 import tersum
 from tersum.jax._jax_version import require_xla_core
@@ -23,6 +24,17 @@ PLANS = (
 TRANSPORTS = ("auto", "tcp", "shm")
 
 
+def auto_codec(max_rel_error: float) -> str:
+    """The codec that is chosen within an error; InvalidArgumentError if that is none."""
+    if not 0 < max_rel_error < math.inf:
+        raise tersum.InvalidArgumentError(
+            f"codec='auto' needs the relative error that it may cause, and max_rel_error is "
+            f"{max_rel_error}; pass max_rel_error=1e-2, say"
+        )
+    name: str = require_xla_core().canonical_codec(f"auto:{float(max_rel_error)!r}")
+    return name
+
+
 @dataclasses.dataclass(frozen=True)
 class InstallOptions:
     """See :func:`tersum.jax.install` for the meaning of each."""
@@ -39,6 +51,7 @@ class InstallOptions:
     flatten_every: int = 1
     flatten_state: bytes = dataclasses.field(default=b"", repr=False)
     rounding_seed: int = 0
+    max_rel_error: float = 0.0
     # False when only tersum.jax.psum asked for the hook: then only its operations are rewritten.
     all_collectives: bool = True
 
@@ -66,9 +79,20 @@ class InstallOptions:
             raise tersum.InvalidArgumentError(
                 f"rounding_seed is {self.rounding_seed}; use 0 to 2**64 - 1"
             )
+        if not 0 <= self.max_rel_error < math.inf:
+            raise tersum.InvalidArgumentError(
+                f"max_rel_error is {self.max_rel_error}; use a number above 0, or 0 for none"
+            )
+        if self.codec == "auto":
+            return dataclasses.replace(self, codec=auto_codec(self.max_rel_error))
         if self.codec == "off":
             return self
         return dataclasses.replace(self, codec=require_xla_core().canonical_codec(self.codec))
+
+    @property
+    def auto_codec(self) -> str:
+        """What operations that ask for ``"auto"`` get; ``""`` where no error was named."""
+        return auto_codec(self.max_rel_error) if self.max_rel_error > 0 else ""
 
     def agreed(self) -> str:
         """What must be equal in all processes, as text."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from typing import overload
+from typing import Any, overload
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,12 +27,19 @@ class CollectiveRow:
     fingerprint: int = 0  # of the program; with `number` it names the operation in a capture
     number: int = 0  # among the program's collectives
     channels: tuple[int, ...] = ()  # of each operand: size of its minor dimension; 0: unknown
+    # Of the codec auto:E: what the last calls took, each codec once (operands and the first
+    # iterations of a loop choose for themselves), and the largest error that samples showed.
+    chosen: tuple[str, ...] = ()
+    rel_error: float = 0.0
 
     @property
     def travels_as(self) -> str:
-        """``"int8/128"``, ``"exact (as bf16)"`` or ``"XLA's own"``."""
+        """``"int8/128"``, ``"exact (as bf16)"``, ``"auto:0.01 (int6/128+hadamard)"`` or ``"XLA's
+        own"``."""
         if self.outcome != "rewritten":
             return "XLA's own"
+        if self.chosen:
+            return f"{self.codec} ({', '.join(self.chosen)})"
         return f"{self.codec} (as bf16)" if self.wire_bf16 else self.codec
 
 
@@ -72,6 +79,24 @@ class Report(Sequence[CollectiveRow]):
         )
 
     __repr__ = __str__
+
+
+def rows_with_choices(
+    rows: Iterable[dict[str, Any]], choices: Iterable[dict[str, Any]]
+) -> list[CollectiveRow]:
+    """Of what the compiled part reports: an operation is named by its program and its number."""
+    taken: dict[tuple[int, int], list[dict[str, Any]]] = {}
+    for choice in choices:
+        taken.setdefault((choice["fingerprint"], choice["number"]), []).append(choice)
+    out = []
+    for row in rows:
+        own = taken.get((row["fingerprint"], row["number"]), [])
+        if row["outcome"] != "rewritten" or not row["codec"].startswith("auto:"):
+            own = []
+        chosen = tuple(sorted({choice["codec"] for choice in own}))
+        error = max((choice["rel_error"] for choice in own), default=0.0)
+        out.append(CollectiveRow(**row, chosen=chosen, rel_error=error))
+    return out
 
 
 def _cells(row: CollectiveRow) -> tuple[str, ...]:

@@ -33,6 +33,8 @@ class FakeDeviceWorld final : public DeviceWorld {
     std::string codec;
     PlanKind plan;
     int64_t timeout_ms;
+    uint64_t site;
+    double max_rel_error;
   };
 
   FakeDeviceWorld() : thread_([this] { work(); }) {}
@@ -55,7 +57,9 @@ class FakeDeviceWorld final : public DeviceWorld {
                      call.type,
                      std::string(call.options.codec),
                      call.options.plan,
-                     call.options.timeout_ms});
+                     call.options.timeout_ms,
+                     call.site,
+                     call.options.max_rel_error});
     const std::pair name{std::vector<int64_t>(call.group.begin(), call.group.end()), call.key};
     auto& calls = waiting_[name];
     const auto rank = std::find(call.group.begin(), call.group.end(), call.device);
@@ -74,6 +78,7 @@ class FakeDeviceWorld final : public DeviceWorld {
     stats.calls = seen_.size();
     return stats;
   }
+  [[nodiscard]] std::vector<SiteChoice> choices() const override { return {}; }
   [[nodiscard]] Result<std::vector<std::byte>> save_flatten() override {
     return std::vector<std::byte>();
   }

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "fake_device_world.h"
+#include "xla/ffi_auto_codec.h"
+#include "xla/ffi_world_hooks.h"
 
 namespace tersum::xla_ffi {
 namespace {
@@ -204,6 +206,36 @@ TEST_F(InvocationTest, bfloat16_on_the_wire_takes_the_plan_that_rounds_once) {
   for (const auto& seen : world_->seen()) {
     EXPECT_EQ(seen.codec, "bf16");
     EXPECT_EQ(seen.plan, PlanKind::kTwoStep);
+  }
+}
+
+TEST_F(InvocationTest, auto_within_an_error_names_its_site) {
+  std::vector<std::vector<float>> values(4, std::vector<float>{1});
+  std::vector<Ending> endings(4);
+  for (size_t i = 0; i < 4; ++i) {
+    const std::vector<Operand> operands = {
+        {values[i].data(), values[i].data(), 1, DataType::kFloat32}};
+    Invocation it = invocation(kGroups[i], operands);
+    it.codec = "auto:0.25";
+    start(it, endings[i]);
+  }
+  for (Ending& ending : endings) ending.done.wait();
+  for (const auto& seen : world_->seen()) {
+    EXPECT_EQ(seen.codec, "auto");
+    EXPECT_EQ(seen.max_rel_error, 0.25);
+    const auto named = choices_of_operations({{seen.site, "int8/32", 0.01, 3}, {1, "exact", 0, 1}});
+    ASSERT_EQ(named.size(), 1U);
+    EXPECT_EQ(named[0].operation, (OperationId{99, 1}));
+    EXPECT_EQ(named[0].choice.codec, "int8/32");
+  }
+}
+
+TEST_F(InvocationTest, auto_needs_an_error) {
+  EXPECT_EQ(check_codec("auto:1e-2").value(), "auto:0.01");
+  EXPECT_EQ(check_codec("auto:0.0100").value(), "auto:0.01");
+  for (const char* wrong : {"auto", "auto:", "auto:0", "auto:-1", "auto:x", "auto:1 ", "auto:inf",
+                            "auto:nan", "autos"}) {
+    EXPECT_EQ(check_codec(wrong).status().code(), StatusCode::kInvalidArgument) << wrong;
   }
 }
 

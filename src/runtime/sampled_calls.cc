@@ -1,0 +1,168 @@
+#include "runtime/sampled_calls.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "plan/collective_rules.h"
+#include "runtime/deadline.h"
+#include "runtime/group_id.h"
+#include "runtime/progress.h"
+#include "runtime/tuning/path_choice.h"
+
+namespace tersum {
+namespace {
+
+constexpr std::string_view kExact = "exact";
+// Makes of a call's key that of its sample.
+constexpr uint64_t kSampleKey = 0x73616d706c65;
+
+PathContext context_of(const Member& member) {
+  return {member.size(), member.topology.get(), nullptr, nullptr, {}};
+}
+
+}  // namespace
+
+// A sum of samples under way.
+struct SampledCalls::Sampling {
+  std::shared_ptr<SampledCalls> self;
+  uint64_t site = 0;
+  Call call;
+  size_t count = 0;  // values of the whole input
+  PlanErrorTerms terms;
+  std::vector<double> message;
+};
+
+void SampledCalls::start(const CallArguments& arguments, const CallOptions& options,
+                         int64_t default_timeout_ms, uint64_t key, OnDone on_done, void* context) {
+  Call call{arguments, options, 0, key, on_done, context};
+  const int64_t timeout_ms = options.timeout_ms > 0 ? options.timeout_ms : default_timeout_ms;
+  call.deadline_ns = deadline_after_ms(member_->progress->clock().now_ns(), timeout_ms);
+  // The caller's text need not outlive this.
+  call.options.codec = "auto";
+  call.options.site = {};
+  {
+    const std::lock_guard lock(mutex_);
+    sites_[arguments.site].waiting.push_back(call);
+  }
+  go_on(arguments.site);
+}
+
+std::map<uint64_t, SampledChoice> SampledCalls::choices() const {
+  std::map<uint64_t, SampledChoice> found;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [id, site] : sites_) {
+    if (site.choice.calls > 0) found[id] = site.choice;
+  }
+  return found;
+}
+
+void SampledCalls::go_on(uint64_t site) {
+  std::string_view codec;
+  while (const std::optional<Call> call = take_next(site, codec)) {
+    if (!codec.empty()) {
+      run(*call, codec);
+      continue;
+    }
+    const Status sampled = sample(site, *call);
+    if (sampled.ok()) return;
+    {
+      const std::lock_guard lock(mutex_);
+      sites_[site].is_sampled_now = false;
+    }
+    call->on_done(call->context, sampled);
+  }
+}
+
+std::optional<SampledCalls::Call> SampledCalls::take_next(uint64_t site, std::string_view& codec) {
+  const std::lock_guard lock(mutex_);
+  Site& of = sites_[site];
+  if (of.is_sampled_now || of.waiting.empty()) return std::nullopt;
+  const Call call = of.waiting.front();
+  of.waiting.pop_front();
+  if (!wants_samples(context_of(*member_), call.arguments, call.options)) {
+    codec = kExact;
+  } else if (of.samples.is_due(call.arguments, call.options, call.key)) {
+    codec = {};
+    of.is_sampled_now = true;
+  } else {
+    codec = choose(of, call);
+  }
+  return call;
+}
+
+Status SampledCalls::sample(uint64_t site, const Call& call) {
+  auto sampling = std::make_unique<Sampling>();
+  sampling->self = shared_from_this();
+  sampling->site = site;
+  sampling->call = call;
+  sampling->count = call.arguments.count * part_count(call.arguments.collective, member_->size());
+  TERSUM_RETURN_IF_ERROR(check_call(*member_, call.arguments, call.options));
+  const Result<PlanErrorTerms> terms =
+      error_terms(context_of(*member_), call.arguments, call.options);
+  if (!terms.ok()) return terms.status();
+  sampling->terms = terms.value();
+  sampling->message =
+      ErrorSamples::measure(call.arguments, call.options, sampling->count, call.key);
+  std::vector<double>& message = sampling->message;
+  const CallArguments sum{Collective::kAllReduce, message.data(),     message.data(),
+                          message.size(),         DataType::kFloat64, ReduceOp::kSum};
+  CallOptions exactly;
+  exactly.codec = kExact;
+  exactly.timeout_ms = left_ms(call);
+  // From here on on_sampled() has it, which may end before start_call() returns.
+  Sampling* const handed_over = sampling.release();
+  const auto started = start_call(member_, sum, exactly, exactly.timeout_ms,
+                                  mix_digests(call.key, kSampleKey), true, on_sampled, handed_over);
+  if (!started.ok()) sampling.reset(handed_over);
+  return started.status();
+}
+
+void SampledCalls::on_sampled(void* context, const Status& status) {
+  const std::unique_ptr<Sampling> sampling(static_cast<Sampling*>(context));
+  SampledCalls& self = *sampling->self;
+  const Call& call = sampling->call;
+  std::string_view codec;
+  {
+    const std::lock_guard lock(self.mutex_);
+    Site& site = self.sites_[sampling->site];
+    site.is_sampled_now = false;
+    if (status.ok()) {
+      site.samples.learn(call.arguments, call.options, sampling->count, sampling->message,
+                         sampling->terms, self.member_->size());
+      codec = self.choose(site, call);
+    }
+  }
+  if (status.ok()) {
+    self.run(call, codec);
+  } else {
+    call.on_done(call.context, status);
+  }
+  self.go_on(sampling->site);
+}
+
+std::string_view SampledCalls::choose(Site& site, const Call& call) const {
+  const std::optional<SampledCodec> found =
+      site.samples.cheapest(call.arguments, call.options, call.options.max_rel_error);
+  site.choice.codec = found ? found->codec : kExact;
+  site.choice.rel_error = found ? found->rel_error : 0;
+  ++site.choice.calls;
+  return site.choice.codec;
+}
+
+void SampledCalls::run(const Call& call, std::string_view codec) const {
+  CallOptions options = call.options;
+  options.codec = codec;
+  options.max_rel_error = 0;
+  options.timeout_ms = left_ms(call);
+  const auto started = start_call(member_, call.arguments, options, options.timeout_ms, call.key,
+                                  true, call.on_done, call.context);
+  if (!started.ok()) call.on_done(call.context, started.status());
+}
+
+int64_t SampledCalls::left_ms(const Call& call) const {
+  constexpr int64_t kNsPerMs = 1'000'000;
+  const int64_t left_ns = call.deadline_ns - member_->progress->clock().now_ns();
+  return std::max<int64_t>(left_ns / kNsPerMs, 1);
+}
+
+}  // namespace tersum

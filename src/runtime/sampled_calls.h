@@ -1,0 +1,85 @@
+// SampledCalls: what settles the calls of a keyed member whose codec is "auto" within an error.
+//
+// As CommunicatorImpl::settle() does it, but without waiting and without a table of times: now and
+// then a call first sums a sample exactly (tuning/error_samples.h), and goes on when that sum is
+// there. It takes the codec of the fewest bits whose error stayed within max_rel_error in the
+// site's recent samples, or "exact" where none did or nothing was to be learned. A site's calls are
+// settled one after another in the order in which they start; while a sample is under way later
+// ones wait in line, because it says what they take.
+//
+// Thread safety: any thread; never blocks but for a mutex. A sum of samples ends on the progress
+// thread, which then codes some thousand values. Invariants: on_done is called exactly once;
+// members of a group that start a site's calls in one order choose alike.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "runtime/member.h"
+#include "runtime/start_call.h"
+#include "runtime/tuning/error_samples.h"
+#include "tersum/options.h"
+#include "tersum/status.h"
+
+namespace tersum {
+
+// What a site's last settled call took.
+struct SampledChoice {
+  std::string_view codec;  // for ever
+  double rel_error = 0;    // that samples showed; 0 of "exact"
+  uint64_t calls = 0;
+};
+
+class SampledCalls : public std::enable_shared_from_this<SampledCalls> {
+ public:
+  explicit SampledCalls(std::shared_ptr<Member> member) : member_(std::move(member)) {}
+
+  // `arguments` name a site, `options` the codec "auto" and an error above 0. The strings and
+  // arrays that options point to are not needed after the call.
+  void start(const CallArguments& arguments, const CallOptions& options, int64_t default_timeout_ms,
+             uint64_t key, OnDone on_done, void* context);
+
+  // By site.
+  [[nodiscard]] std::map<uint64_t, SampledChoice> choices() const;
+
+ private:
+  struct Call {
+    CallArguments arguments;
+    CallOptions options;
+    int64_t deadline_ns = 0;
+    uint64_t key = 0;
+    OnDone on_done = nullptr;
+    void* context = nullptr;
+  };
+  struct Site {
+    ErrorSamples samples;
+    std::deque<Call> waiting;
+    bool is_sampled_now = false;
+    SampledChoice choice;
+  };
+  struct Sampling;
+
+  // Settles the site's calls in line until one is sampled for.
+  void go_on(uint64_t site);
+  // The next call in line; nothing where none is, or has to wait. `codec`: what it takes; empty: it
+  // is to be sampled for, and later ones wait.
+  std::optional<Call> take_next(uint64_t site, std::string_view& codec);
+  Status sample(uint64_t site, const Call& call);
+  static void on_sampled(void* context, const Status& status);
+  // Requires mutex_.
+  std::string_view choose(Site& site, const Call& call) const;
+  void run(const Call& call, std::string_view codec) const;
+  [[nodiscard]] int64_t left_ms(const Call& call) const;
+
+  const std::shared_ptr<Member> member_;
+  mutable std::mutex mutex_;
+  std::map<uint64_t, Site> sites_;
+};
+
+}  // namespace tersum
