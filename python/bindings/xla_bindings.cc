@@ -100,7 +100,8 @@ class PythonFacts {
 void configure(nb::object describe, nb::object open_store, const std::string& name,
                int64_t timeout_ms, const std::string& transport, const std::string& listen_address,
                uint16_t listen_port, int tcp_streams, uint32_t flatten_every,
-               const nb::bytes& flatten_state, uint64_t rounding_seed) {
+               const nb::bytes& flatten_state, const nb::bytes& feedback_state,
+               uint64_t rounding_seed) {
   CommunicatorOptions options;
   options.timeout_ms = timeout_ms;
   options.listen_address = listen_address;
@@ -108,8 +109,10 @@ void configure(nb::object describe, nb::object open_store, const std::string& na
   options.tcp_streams = tcp_streams;
   options.flatten_every = flatten_every;
   options.rounding_seed = rounding_seed;
-  std::vector<std::byte> state(flatten_state.size());
-  if (!state.empty()) std::memcpy(state.data(), flatten_state.data(), state.size());
+  const auto copied = [](const nb::bytes& state) {
+    const auto* const first = static_cast<const std::byte*>(state.data());
+    return std::vector<std::byte>(first, first + state.size());
+  };
   const auto kind = parse_transport_kind(transport);
   if (!kind.has_value()) throw_if_error(invalid_argument("no transport is called " + transport));
   options.transport = *kind;
@@ -118,7 +121,7 @@ void configure(nb::object describe, nb::object open_store, const std::string& na
   WorldGate::instance().configure(xla_ffi::make_world_hooks(
       {[facts] { return facts->describe(); },
        [facts, timeout_ms] { return facts->open_store(/*rank=*/1, timeout_ms); }, options, name,
-       std::move(state)}));
+       copied(flatten_state), copied(feedback_state)}));
 }
 
 nb::dict row_to_dict(const HloReportRow& row) {
@@ -213,6 +216,18 @@ void load_flatten(const nb::bytes& saved) {
 
 void reset_flatten() {
   throw_if_error(with_idle_world([](DeviceWorld& world) { return world.reset_flatten(); }));
+}
+
+nb::bytes save_feedback() {
+  const std::vector<std::byte> saved =
+      value_or_throw(with_idle_world([](DeviceWorld& world) { return world.save_feedback(); }));
+  return nb::bytes(saved.data(), saved.size());
+}
+
+void load_feedback(const nb::bytes& saved) {
+  const std::span bytes(static_cast<const std::byte*>(saved.data()), saved.size());
+  throw_if_error(
+      with_idle_world([bytes](DeviceWorld& world) { return world.load_feedback(bytes); }));
 }
 
 void reset_feedback() {
@@ -324,7 +339,7 @@ void bind_xla(nb::module_& module) {
   xla.def("configure", &configure, nb::arg("describe"), nb::arg("open_store"), nb::arg("name"),
           nb::arg("timeout_ms"), nb::arg("transport"), nb::arg("listen_address"),
           nb::arg("listen_port"), nb::arg("tcp_streams"), nb::arg("flatten_every"),
-          nb::arg("flatten_state"), nb::arg("rounding_seed"),
+          nb::arg("flatten_state"), nb::arg("feedback_state"), nb::arg("rounding_seed"),
           "Sets how the device worlds of this process are made when the first program needs them.");
   xla.def("configure_pass", &configure_pass, nb::kw_only(), nb::arg("codec"), nb::arg("auto_codec"),
           nb::arg("plan"), nb::arg("timeout_ms"), nb::arg("min_bytes"), nb::arg("processes"),
@@ -343,6 +358,8 @@ void bind_xla(nb::module_& module) {
   xla.def("save_flatten", &save_flatten, "What operations with +flatten have learned.");
   xla.def("load_flatten", &load_flatten, nb::arg("saved"), "Puts that in place.");
   xla.def("reset_flatten", &reset_flatten, "Forgets it.");
+  xla.def("save_feedback", &save_feedback, "What operations with +feedback owe here.");
+  xla.def("load_feedback", &load_feedback, nb::arg("saved"), "Puts that in place.");
   xla.def("reset_feedback", &reset_feedback, "Forgets what operations with +feedback have lost.");
   xla.def("stats", &stats, "Sums over the calls of this process.");
   xla.def("choices", &choices, "What operations with the codec auto took last, as dicts.");

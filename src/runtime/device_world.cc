@@ -75,6 +75,8 @@ class DeviceWorldImpl final : public DeviceWorld {
   [[nodiscard]] Result<std::vector<std::byte>> save_flatten() override;
   Status load_flatten(std::span<const std::byte> saved) override;
   Status reset_flatten() override;
+  [[nodiscard]] Result<std::vector<std::byte>> save_feedback() override;
+  Status load_feedback(std::span<const std::byte> saved) override;
   Status reset_feedback() override;
   void close() override;
 
@@ -104,11 +106,18 @@ class DeviceWorldImpl final : public DeviceWorld {
   mutable std::mutex mutex_;
   std::map<std::pair<uint64_t, int64_t>, Place> places_;
   FlattenShelf loaded_;  // for members to come
+  FeedbackShelf owed_;   // likewise
   bool closed_ = false;
 };
 
 // The same in every run: worlds have ids of their own.
 uint64_t devices_digest(std::span<const int64_t> devices) { return device_group_id(0, devices); }
+uint64_t device_digest(std::span<const int64_t> devices, int64_t device) {
+  return mix_digests(devices_digest(devices), static_cast<uint64_t>(device));
+}
+uint64_t device_digest(const Member& member) {
+  return device_digest(member.devices, member.devices[static_cast<size_t>(member.rank)]);
+}
 
 Result<DeviceWorldImpl::Place> DeviceWorldImpl::find_or_make_place(const KeyedCall& call) {
   const uint64_t group = device_group_id(meeting_.group, call.group);
@@ -140,6 +149,8 @@ Result<DeviceWorldImpl::Place> DeviceWorldImpl::find_or_make_place(const KeyedCa
   member->devices.assign(call.group.begin(), call.group.end());
   const auto loaded = loaded_.find(devices_digest(call.group));
   if (loaded != loaded_.end()) TERSUM_RETURN_IF_ERROR(member->flatten.load(loaded->second));
+  const auto owed = owed_.find(device_digest(*member));
+  if (owed != owed_.end()) TERSUM_RETURN_IF_ERROR(member->feedback.load(owed->second));
   const Place place{member, std::make_shared<SampledCalls>(member)};
   places_[{group, call.device}] = place;
   // Posted before the call's submission, so registered before it begins.
@@ -264,7 +275,46 @@ Status DeviceWorldImpl::reset_flatten() {
   return status;
 }
 
+Result<std::vector<std::byte>> DeviceWorldImpl::save_feedback() {
+  FeedbackShelf shelf;
+  Status status;
+  progress_->execute([&](Node& /*node*/) {
+    for (const auto& member : members()) {
+      Result<std::vector<std::byte>> saved = member->feedback.save();
+      if (!saved.ok()) {
+        status = saved.status();
+        return;
+      }
+      shelf[device_digest(*member)] = std::move(saved).value();
+    }
+  });
+  if (!status.ok()) return status;
+  return pack_feedback(shelf);
+}
+
+Status DeviceWorldImpl::load_feedback(std::span<const std::byte> saved) {
+  Result<FeedbackShelf> shelf = unpack_feedback(saved);
+  if (!shelf.ok()) return shelf.status();
+  Status status;
+  progress_->execute([&](Node& /*node*/) {
+    for (const auto& member : members()) {
+      const auto found = shelf.value().find(device_digest(*member));
+      status = found == shelf.value().end() ? member->feedback.reset()
+                                            : member->feedback.load(found->second);
+      if (!status.ok()) return;
+    }
+  });
+  if (!status.ok()) return status;
+  const std::lock_guard lock(mutex_);
+  owed_ = std::move(shelf).value();
+  return {};
+}
+
 Status DeviceWorldImpl::reset_feedback() {
+  {
+    const std::lock_guard lock(mutex_);
+    owed_.clear();
+  }
   Status status;
   progress_->execute([&](Node& /*node*/) {
     for (const auto& member : members()) {

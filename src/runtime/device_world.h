@@ -86,6 +86,12 @@ class DeviceWorld {
   virtual Status load_flatten(std::span<const std::byte> saved) = 0;
   // Forgets them all.
   virtual Status reset_flatten() = 0;
+  // What calls with +feedback owe on the devices of this process; each process has its own.
+  // kInvalidArgument while one is in flight.
+  [[nodiscard]] virtual Result<std::vector<std::byte>> save_feedback() = 0;
+  // Puts that in place of all that is owed, also of groups that have not met yet.
+  // kInvalidArgument: bytes that are none, or a call in flight.
+  virtual Status load_feedback(std::span<const std::byte> saved) = 0;
   // Nothing is owed to calls with +feedback any more, in this process. kInvalidArgument while one
   // is in flight.
   virtual Status reset_feedback() = 0;

@@ -14,9 +14,14 @@ namespace {
 
 using World = Result<std::shared_ptr<DeviceWorld>>;
 
-World taught(World world, const std::vector<std::byte>& flatten_state) {
-  if (!world.ok() || flatten_state.empty()) return world;
-  TERSUM_RETURN_IF_ERROR(world.value()->load_flatten(flatten_state));
+World taught(World world, const WorldSource& source) {
+  if (!world.ok()) return world;
+  if (!source.flatten_state.empty()) {
+    TERSUM_RETURN_IF_ERROR(world.value()->load_flatten(source.flatten_state));
+  }
+  if (!source.feedback_state.empty()) {
+    TERSUM_RETURN_IF_ERROR(world.value()->load_feedback(source.feedback_state));
+  }
   return world;
 }
 
@@ -28,7 +33,7 @@ WorldHooks make_world_hooks(WorldSource source) {
           [shared](const ProcessFacts& facts) -> World {
             return taught(DeviceWorld::create(0, 1, facts.local_devices, nullptr, shared->options,
                                               shared->name + "/local"),
-                          shared->flatten_state);
+                          *shared);
           },
           [shared](const ProcessFacts& facts) -> World {
             Result<std::shared_ptr<Store>> store = shared->open_store();
@@ -36,7 +41,7 @@ WorldHooks make_world_hooks(WorldSource source) {
             return taught(
                 DeviceWorld::create(facts.process_index, facts.process_count, facts.local_devices,
                                     std::move(store).value(), shared->options, shared->name),
-                shared->flatten_state);
+                *shared);
           }};
 }
 

@@ -26,6 +26,8 @@ struct WorldSource {
   std::string name;
   // What DeviceWorld::save_flatten() gave; empty: worlds begin with nothing learned.
   std::vector<std::byte> flatten_state;
+  // What save_feedback() gave in this process; empty: nothing is owed.
+  std::vector<std::byte> feedback_state;
 };
 
 [[nodiscard]] WorldHooks make_world_hooks(WorldSource source);

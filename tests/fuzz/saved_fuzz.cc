@@ -3,7 +3,8 @@
 // that saves to the same again. Half of the inputs are sealed here, so that what stands behind the
 // seal is reached.
 //
-//   kind (1): 0 flatten, 1 feedback, 2 shelf, 3 tuning table; + 4: as it is, without a seal
+//   kind (1): 0 flatten, 1 feedback, 2 shelf, 3 tuning table; + 4: as it is, without a seal; + 8: a
+//             shelf of feedback
 //   entries (1), then the rest
 #include <algorithm>
 #include <cmath>
@@ -50,11 +51,12 @@ void fuzz_sites(const Bytes& saved) {
   TERSUM_CHECK(again.save().value() == once);
 }
 
-void fuzz_shelf(const Bytes& packed) {
-  const Result<FlattenShelf> shelf = unpack_shelf(packed);
+// `unpack` and `pack` of the shelves of +flatten or of +feedback.
+void fuzz_shelf(const Bytes& packed, const auto& unpack, const auto& pack) {
+  const auto shelf = unpack(packed);
   if (!shelf.ok()) return check_refusal(shelf.status());
-  const Bytes once = pack_shelf(shelf.value());
-  TERSUM_CHECK(unpack_shelf(once).value() == shelf.value());
+  const Bytes once = pack(shelf.value());
+  TERSUM_CHECK(unpack(once).value() == shelf.value());
 }
 
 void fuzz_table(std::string_view text) {
@@ -90,7 +92,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       fuzz_sites<FeedbackSites>(saved("tersumE1"));
       break;
     case 2:
-      fuzz_shelf(saved("tersumW1"));
+      if ((kind & 8U) == 0) {
+        fuzz_shelf(saved("tersumW1"), unpack_shelf, pack_shelf);
+      } else {
+        fuzz_shelf(saved("tersumX1"), unpack_feedback, pack_feedback);
+      }
       break;
     default:
       fuzz_table(input.text());

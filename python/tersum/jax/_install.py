@@ -57,6 +57,7 @@ def install(
     tcp_streams: int = 0,
     flatten_every: int = 1,
     flatten_state: bytes = b"",
+    feedback_state: bytes = b"",
     rounding_seed: int = 0,
     max_rel_error: float = 0.0,
 ) -> None:
@@ -82,6 +83,8 @@ def install(
       ``listen_port`` and ``tcp_streams`` as in :class:`tersum.Communicator`.
     - ``flatten_every``, ``flatten_state``: of codecs with ``+flatten``: in how many runs an
       operation's result is looked at once, and what :func:`save_flatten` of an earlier run gave.
+    - ``feedback_state``: of codecs with ``+feedback``: what :func:`save_feedback` gave in this
+      process in an earlier run.
     - ``rounding_seed``: of codecs with ``+sr``: what the random rounding begins from. The n-th call
       of an operation rounds alike in every run with the same seed.
 
@@ -101,6 +104,7 @@ def install(
             tcp_streams=tcp_streams,
             flatten_every=flatten_every,
             flatten_state=flatten_state,
+            feedback_state=feedback_state,
             rounding_seed=rounding_seed,
             max_rel_error=max_rel_error,
         ).validate()
@@ -170,6 +174,24 @@ def reset_flatten() -> None:
     """Forgets what operations with ``+flatten`` have learned: in every process, between the same
     programs. Waits for the programs in flight."""
     _xla.reset_flatten()
+
+
+def save_feedback() -> bytes:
+    """What operations with ``+feedback`` owe on this process's devices so far, for
+    ``install(feedback_state=)`` of a later run, or :func:`load_feedback`: four bytes for each value
+    of each operation on each device.
+
+    Waits for the programs in flight. Each process has its own. Raises ClosedError before the first
+    program with a sum has run.
+    """
+    saved: bytes = _xla.save_feedback()
+    return saved
+
+
+def load_feedback(saved: bytes) -> None:
+    """Puts that in place of all that is owed here, between two programs. InvalidArgumentError if
+    ``saved`` is not what :func:`save_feedback` returned."""
+    _xla.load_feedback(saved)
 
 
 def reset_feedback() -> None:
@@ -249,6 +271,7 @@ def _configure_worlds(options: InstallOptions) -> None:
         tcp_streams=options.tcp_streams,
         flatten_every=options.flatten_every,
         flatten_state=options.flatten_state,
+        feedback_state=options.feedback_state,
         rounding_seed=options.rounding_seed,
     )
     _switch.world_options = options

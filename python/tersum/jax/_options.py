@@ -50,6 +50,7 @@ class InstallOptions:
     tcp_streams: int
     flatten_every: int = 1
     flatten_state: bytes = dataclasses.field(default=b"", repr=False)
+    feedback_state: bytes = dataclasses.field(default=b"", repr=False)
     rounding_seed: int = 0
     max_rel_error: float = 0.0
     # False when only tersum.jax.psum asked for the hook: then only its operations are rewritten.
@@ -96,8 +97,8 @@ class InstallOptions:
 
     def agreed(self) -> str:
         """What must be equal in all processes, as text."""
-        # Where a process listens is its own affair.
-        own = ("listen_address", "listen_port")
+        # Where a process listens is its own affair, and so is what its devices owe.
+        own = ("listen_address", "listen_port", "feedback_state")
         values = {k: v for k, v in dataclasses.asdict(self).items() if k not in own}
         values["flatten_state"] = hashlib.sha256(self.flatten_state).hexdigest()
         return json.dumps(values, sort_keys=True)

@@ -4,6 +4,7 @@ a later one. In any number of processes; prints ``ok digest``."""
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,10 +20,13 @@ SEED = 20264
 LAYERS, COUNT, CALLS = 2, 3000, 24
 
 
-def totals(values: np.ndarray, codec: str) -> np.ndarray:
-    """[layers, count]: the same sum again and again, added up."""
+def install(codec: str, **options: Any) -> None:
     tersum.jax.uninstall()
-    tersum.jax.install(codec=codec, local=True, min_bytes=0)
+    tersum.jax.install(codec=codec, local=True, min_bytes=0, **options)
+
+
+def results(values: np.ndarray, calls: int) -> np.ndarray:
+    """[calls, layers, count]: the same sum again and again."""
     mesh = Mesh(np.array(jax.devices()), ("x",))
 
     def summed(x: jax.Array) -> jax.Array:
@@ -35,12 +39,43 @@ def totals(values: np.ndarray, codec: str) -> np.ndarray:
     array = jax.make_array_from_callback(
         values.shape, NamedSharding(mesh, P("x")), lambda index: values[index]
     )
-    total = np.zeros((LAYERS, COUNT))
-    for _ in range(CALLS):
+    found = []
+    for _ in range(calls):
         parts = [np.asarray(shard.data) for shard in program(array).addressable_shards]
         assert all(part.tobytes() == parts[0].tobytes() for part in parts)
-        total += parts[0]
+        found.append(parts[0])
+    return np.stack(found)
+
+
+def totals(values: np.ndarray, codec: str) -> np.ndarray:
+    """[layers, count]: all calls added up."""
+    install(codec)
+    total: np.ndarray = results(values, CALLS).sum(0, dtype=np.float64)
     return total
+
+
+def check_saved(values: np.ndarray) -> None:
+    """A run goes on where another stood, in the same world and in a later one."""
+    codec, half = "int2/32+feedback", CALLS // 2
+    install(codec)
+    results(values, half)
+    saved = tersum.jax.save_feedback()
+    # An error to each value of this process's devices, and some words.
+    values_here = len(jax.local_devices()) * LAYERS * COUNT
+    assert 4 * values_here < len(saved) < 4 * values_here + 1000, len(saved)
+    rest = results(values, half)
+    assert results(values, half).tobytes() != rest.tobytes()
+    tersum.jax.load_feedback(saved)
+    assert results(values, half).tobytes() == rest.tobytes()
+    install(codec, feedback_state=saved)
+    assert results(values, half).tobytes() == rest.tobytes()
+    for wrong in (b"", saved[:-1], b"\0" + saved[1:], tersum.jax.save_flatten()):
+        try:
+            tersum.jax.load_feedback(wrong)
+        except tersum.InvalidArgumentError as refusal:
+            assert "save_feedback()" in str(refusal), refusal
+        else:
+            raise AssertionError("not refused")
 
 
 def main() -> None:
@@ -60,6 +95,7 @@ def main() -> None:
     for _ in range(2):
         assert totals(values, "int2/32+feedback").tobytes() == total.tobytes()
         tersum.jax.reset_feedback()
+    check_saved(values)
     print(f"ok {hashlib.sha256(total.tobytes()).hexdigest()[:16]}", flush=True)
 
 

@@ -84,6 +84,10 @@ class FakeDeviceWorld final : public DeviceWorld {
   }
   Status load_flatten(std::span<const std::byte> /*saved*/) override { return {}; }
   Status reset_flatten() override { return {}; }
+  [[nodiscard]] Result<std::vector<std::byte>> save_feedback() override {
+    return std::vector<std::byte>();
+  }
+  Status load_feedback(std::span<const std::byte> /*saved*/) override { return {}; }
   Status reset_feedback() override { return {}; }
   void close() override { closed = true; }
 
