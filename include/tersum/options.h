@@ -82,7 +82,8 @@ struct CallOptions {
   // site has learned of its channels serves its next call; sites that see other data need names of
   // their own. 0 channels: the codec does with its Hadamard transform. All ranks pass the same.
   // Codecs with +feedback need a site's name, too, for sums: its next call is given what this one
-  // loses.
+  // loses. Those with +clip:learned learn one clip for all calls of a site that are of one length,
+  // type and operation; with no name, for all such calls.
   size_t channels = 0;
   std::string_view site = {};
   // For all_reduce of one array: what this rank contributes is, value by value, input[i] +

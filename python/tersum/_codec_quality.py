@@ -132,6 +132,7 @@ BY_ENGINE = (
     "+rows",
     "+mixed",
     "+adaptive",
+    "+clip",
     "+sr",
     "+feedback",
     "+kronecker",

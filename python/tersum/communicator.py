@@ -215,7 +215,8 @@ class Communicator(MoveCalls):
             the same on every rank. What a site's results showed of their channels (the last of two
             or more dimensions) serves its next call; places that see other data take other names.
             Codecs with ``+feedback`` need a name, too: what a call loses is added to the site's
-            next one. Calls of one site run one after the other.
+            next one. Those with ``+clip:learned`` learn one clip for a site's calls of one length,
+            type and operation. Calls of one site run one after the other.
         :param residual: array like ``x`` that this rank adds to it: what it contributes is
             ``x + residual + bias``, formed while it is encoded, without a pass over memory of its
             own, and in float32 for types of at most 32 bits; ``x`` stays as it is. May be ``out``.
@@ -226,7 +227,7 @@ class Communicator(MoveCalls):
             type(x) is np.ndarray
             and type(out) is np.ndarray
             and max_rel_error == 0
-            and not ("+flatten" in codec or "+feedback" in codec)
+            and not ("+flatten" in codec or "+feedback" in codec or "+clip" in codec)
             and residual is None
             and bias is None
             and CommunicatorCapture.running is None
@@ -455,15 +456,16 @@ class Communicator(MoveCalls):
         return learn_codec(self, spec, x, weights)
 
     def save_flatten(self) -> bytes:
-        """What calls with ``+flatten`` have learned, for :meth:`load_flatten`: equal on all ranks
-        after equal calls. InvalidArgumentError while such a call is in flight."""
+        """What calls with ``+flatten`` or ``+clip:learned`` have learned, for
+        :meth:`load_flatten`: equal on all ranks after equal calls. InvalidArgumentError while such
+        a call is in flight."""
         return self._core.save_flatten()
 
     def load_flatten(self, saved: bytes) -> None:
         """Puts saved states in place of those of the same sites.
 
-        Every rank must load the same between the same calls; otherwise the next call with
-        ``+flatten`` raises DisagreementError on every rank, and nothing is summed wrongly.
+        Every rank must load the same between the same calls; otherwise the next call of such a
+        site raises DisagreementError on every rank, and nothing is summed wrongly.
         InvalidArgumentError, and nothing has changed: such a call is in flight, or ``saved`` is not
         what :meth:`save_flatten` returned.
         """
@@ -471,7 +473,7 @@ class Communicator(MoveCalls):
 
     def reset_flatten(self, site: str | None = None) -> None:
         """Forgets what ``site`` has learned, or every site: on every rank, between the same
-        calls. InvalidArgumentError while a call with ``+flatten`` is in flight."""
+        calls. InvalidArgumentError while a call that learns is in flight."""
         self._core.reset_flatten(site)
 
     def save_feedback(self) -> bytes:

@@ -56,6 +56,15 @@ struct ChannelFactors {
 };
 inline constexpr size_t kFactorTail = 4096;
 
+// What a call knows of +clip:learned, the same on all ranks: the largest magnitudes that are worth
+// coding, 0 where there is none yet.
+struct ClipFactors {
+  float contribution = 0;
+  float sum = 0;  // of finished sums, as they are coded: of an average, divided
+  uint32_t ranks = 1;
+};
+struct ClipMeasure;
+
 // Where a slice lies in its array, and what its call knows.
 struct SlicePlace {
   size_t first = 0;                         // the slice's first value in the array
@@ -69,6 +78,9 @@ struct SlicePlace {
   // decoded sums are divided by, which travel as they are.
   const uint16_t* scales = nullptr;
   uint32_t divisor = 1;
+  // Of a call that learns a clip; null: its reports are empty. Those of held() need one.
+  const ClipFactors* clips = nullptr;
+  ClipMeasure* measure = nullptr;  // of one coding, for the codec inside of +clip:learned
 };
 
 class SharedSums;
@@ -99,6 +111,10 @@ class Codec {
   [[nodiscard]] virtual bool is_random() const { return false; }
   // True for a codec that uses SlicePlace::owed.
   [[nodiscard]] virtual bool feeds_back() const { return false; }
+
+  // The codec of calls whose clip is learned and trusted, in place of this one; null: it learns
+  // none. Its wires end as this one's do, in a report (clip_report.h). Borrowed.
+  [[nodiscard]] virtual const Codec* held() const { return nullptr; }
 
   // True where combine() quantizes `own`, too, so that the sum does not depend on which rank takes
   // it, nor, unless SharedSums says otherwise, on the order of the contributions.

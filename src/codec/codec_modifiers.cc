@@ -148,6 +148,26 @@ std::string_view refuse_adaptive(const FormatRow& row, const PlainSpec& spec) {
                       "write 64, 128, 256 or 512";
 }
 
+bool set_clip(std::string_view parameter, PlainSpec& spec) {
+  spec.clip = true;
+  return parameter == "learned";
+}
+bool is_clip_set(const PlainSpec& spec) { return spec.clip; }
+std::string write_clip(const PlainSpec& /*spec*/) { return "clip:learned"; }
+std::string_view refuse_clip(const FormatRow& row, const PlainSpec& spec) {
+  if (row.shares) return kSharedRefusal;
+  const bool integers = row.name.starts_with("int") && row.name != "int1";
+  if (!integers) return "only int2 to int8 have evenly spaced levels for a clip to stretch";
+  if (spec.feedback) return "what a clip cuts off every call would be owed without end";
+  if (spec.rows > 0) return "a row has scales of its own, and a clip is one for the whole array";
+  if (spec.sparse > 0) return "sparse sends apart what a clip would cut off; write one of the two";
+  if (spec.mixed || spec.adaptive) {
+    return "mixed and adaptive choose bits and blocks by the scales that a clip replaces";
+  }
+  if (spec.shiftadd) return "a learned clip is no power of two";
+  return spec.sr ? "values beyond the clip have no level above them" : "";
+}
+
 bool set_shiftadd(std::string_view parameter, PlainSpec& spec) {
   spec.shiftadd = true;
   return parameter.empty();
@@ -219,6 +239,7 @@ constexpr std::array kModifiers = {
     ModifierRow{"mixed", "mixed", set_mixed, is_mixed_set, write_mixed, refuse_mixed},
     ModifierRow{"adaptive", "adaptive", set_adaptive, is_adaptive_set, write_adaptive,
                 refuse_adaptive},
+    ModifierRow{"clip", "clip:learned", set_clip, is_clip_set, write_clip, refuse_clip},
     ModifierRow{"shiftadd", "shiftadd", set_shiftadd, is_shiftadd_set, write_shiftadd,
                 refuse_shiftadd},
     ModifierRow{"floor", "floor", set_floor, is_floor_set, write_floor, refuse_without_powers},

@@ -30,7 +30,7 @@ struct ModifierRow {
 };
 
 // In canonical order, which is the order in which they are applied: feedback, rows, sparse,
-// diagonal, rotation or matrices, bits and sizes of blocks, rules of the scale, rounding.
+// diagonal, rotation or matrices, bits and sizes of blocks, clip, rules of the scale, rounding.
 std::span<const ModifierRow> modifier_rows();
 
 // Null if there is none of that name.

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "codec/adaptive_codec.h"
+#include "codec/clip_codec.h"
 #include "codec/codec_spec.h"
 #include "codec/feedback_codec.h"
 #include "codec/mixed_codec.h"
@@ -66,6 +67,12 @@ std::unique_ptr<const Codec> make_adaptive(const PlainSpec& spec, DataType type)
   return make_adaptive_codec(spec, *smallest->element_format(), type);
 }
 
+std::unique_ptr<const Codec> make_clip(const PlainSpec& spec, DataType type) {
+  std::unique_ptr<const Codec> in_blocks = make_base(spec, type);
+  TERSUM_CHECK(in_blocks->element_format() != nullptr);
+  return make_clip_codec(spec, std::move(in_blocks), type);
+}
+
 // Modifiers from the outside in: each wraps the codec of what is left of the spec.
 // NOLINTNEXTLINE(misc-no-recursion): one step for each modifier.
 std::unique_ptr<const Codec> make_codec(const PlainSpec& spec, DataType type) {
@@ -85,6 +92,7 @@ std::unique_ptr<const Codec> make_codec(const PlainSpec& spec, DataType type) {
   }
   if (spec.mixed) return make_mixed(spec, type);
   if (spec.adaptive) return make_adaptive(spec, type);
+  if (spec.clip) return make_clip(spec, type);
   return make_base(spec, type);
 }
 

@@ -27,6 +27,8 @@ bool is_written_scale(const ElementFormat& format, const std::byte* wire, float 
       return bits == kE4M3Nan ||
              (bits < kE4M3Nan && std::isfinite(read_scale(format, wire, tensor_scale)));
     }
+    case ScaleRule::kSlice:
+      return true;
   }
   return false;
 }
@@ -41,8 +43,11 @@ bool is_written_code(const ElementFormat& format, uint8_t code) {
 
 Status check_scales(const ElementFormat& format, const std::byte* wire, size_t count,
                     float tensor_scale) {
-  if (std::isnan(tensor_scale)) {
-    return invalid_argument("the slice's tensor scale is negative or not finite");
+  // A slice under one scale that holds something not finite is NaN.
+  const bool may_be_nan = format.rule == ScaleRule::kSlice;
+  if (std::isnan(tensor_scale) && !(may_be_nan && load_unaligned<uint32_t>(wire) == kFloatNan)) {
+    return invalid_argument(std::string("the slice's ") + (may_be_nan ? "scale" : "tensor scale") +
+                            " is negative or not finite");
   }
   const std::byte* scale = wire + scales_offset(format);
   for (size_t b = 0; b < block_count(format, count); ++b, scale += scale_bytes(format.rule)) {
@@ -70,7 +75,8 @@ Status check_code(const ElementFormat& format, uint8_t code, float scale, size_t
 
 Status check_elements(const ElementFormat& format, const std::byte* wire, size_t count) {
   if (count == 0) return {};
-  const float tensor_scale = format.rule == ScaleRule::kE4M3Tensor ? read_tensor_scale(wire) : 1.0F;
+  const bool has_tensor_scale = tensor_scale_bytes(format.rule) > 0;
+  const float tensor_scale = has_tensor_scale ? read_tensor_scale(wire) : 1.0F;
   TERSUM_RETURN_IF_ERROR(check_scales(format, wire, count, tensor_scale));
   const std::byte* const scales = wire + scales_offset(format);
   const std::byte* const codes = wire + codes_offset(format, count);

@@ -160,8 +160,8 @@ void ElementCodec::use(const KroneckerTransform& transform) {
 }
 
 SliceCoding ElementCodec::coding(const SlicePlace& place) const {
-  SliceCoding coding{format_,    element_kernels(), transform_, place.first,
-                     is_random_, place.rounding,    place.added};
+  SliceCoding coding{format_,    element_kernels(), transform_,  place.first,
+                     is_random_, place.rounding,    place.added, place.measure};
   if (flattens_ && place.factors != nullptr) {
     coding.transform.diagonal = place.factors->forward;
     coding.transform.undo_diagonal = place.factors->undo;
@@ -177,6 +177,8 @@ double ElementCodec::base_error_bound(double absmax) const {
   if (format_.rule == ScaleRule::kBf16Mean) {
     return absmax * (1 + std::ldexp(1.0, -7)) + std::ldexp(1.0, -134);
   }
+  // What is beyond the clip loses what is beyond it; 0 is a level.
+  if (format_.rule == ScaleRule::kSlice) return absmax;
   // A block far below the slice's largest magnitude has the least scale there is, or none.
   if (format_.rule == ScaleRule::kE4M3Tensor) return absmax;
   auto above = static_cast<float>(absmax);

@@ -31,7 +31,7 @@ std::unique_ptr<Codec> make_element(const PlainSpec& spec, DataType type) {
 // same.
 template <int kBits>
 std::unique_ptr<Codec> make_block(const PlainSpec& spec, DataType type) {
-  if (!spec.transforms() && !spec.sr && !spec.shiftadd) {
+  if (!spec.transforms() && !spec.sr && !spec.shiftadd && !spec.clip) {
     return make_block_codec(kBits, spec.block, type);
   }
   return make_element<integer_format<kBits>>(spec, type);

@@ -25,6 +25,7 @@ struct PlainSpec {
   uint16_t sparse = 0;     // outliers sent beside the rest, in kSparseWhole-ths of the values
   bool mixed = false;      // blocks of one bit more and of one less
   bool adaptive = false;   // blocks of different sizes, for the bytes of equal ones
+  bool clip = false;       // one scale a slice, learned from call to call
   uint32_t rows = 0;       // values of a row that is coded as a slice of its own; 0: none
 
   bool feedback = false;  // what coding loses is added to the next call

@@ -116,8 +116,8 @@ Status compare_descriptors(const CallDescriptor& own, int own_rank, const CallDe
   }
   if (own.codec != other.codec) return differ("the codec", own.codec, other.codec);
   if (own.flatten != other.flatten) {
-    return differ("what +flatten knows (site, channels, state)", describe_digest(own.flatten),
-                  describe_digest(other.flatten));
+    return differ("what +flatten or +clip knows (site, channels, state)",
+                  describe_digest(own.flatten), describe_digest(other.flatten));
   }
   if (own.plan != other.plan) {
     return differ("the plan", plan_kind_name(own.plan), plan_kind_name(other.plan));

@@ -23,7 +23,8 @@ void set_geometry(const SliceLimits& limits, size_t chunk_values, size_t flows,
     return std::max(plan.codec->wire_bytes(values), plan.gathered->wire_bytes(values));
   };
   const size_t block = plan.codec->block();
-  const size_t block_bytes = std::max<size_t>(bytes_of(block), 1);
+  // Without what some formats have once a slice.
+  const size_t block_bytes = std::max<size_t>(bytes_of(2 * block) - bytes_of(block), 1);
   const size_t chunk_bytes = bytes_of(chunk_values);
   size_t target = std::min(limits.slice_bytes, limits.window_bytes / (2 * flows));
   target = std::min(target, std::max(chunk_bytes / kSlicesPerChunk, limits.least_slice_bytes));

@@ -9,9 +9,11 @@
 namespace tersum {
 namespace {
 
-// An entry: its key, its channels (8 bytes each) and its state.
+// An entry: its key, its channels (8 bytes each) and its state. A clip's has 0 channels and then a
+// digest of its calls.
 constexpr std::string_view kMagic = "tersumF1";
 constexpr size_t kSiteHeadBytes = 16;
+constexpr size_t kClipBytes = 8 + LearnedClip::kSavedBytes;
 
 Status not_saved(std::string_view what) {
   return invalid_argument("these bytes are no saved flatten states: " + std::string(what) +
@@ -20,7 +22,7 @@ Status not_saved(std::string_view what) {
 
 }  // namespace
 
-void FlattenSite::leave(const Operation* operation) {
+void SiteLine::leave(const Operation* operation) {
   line.erase(std::remove(line.begin(), line.end(), operation), line.end());
 }
 
@@ -31,11 +33,20 @@ FlattenSite* FlattenSites::find_or_make(uint64_t site, size_t channels) {
   return &sites_.try_emplace({site, channels}, channels).first->second;
 }
 
+ClipSite* FlattenSites::find_or_make_clip(uint64_t site, uint64_t call) {
+  const auto found = clips_.find({site, call});
+  if (found != clips_.end()) return &found->second;
+  if (clips_.size() >= kSitesMax) return nullptr;
+  return &clips_[{site, call}];
+}
+
 Status FlattenSites::check_idle() const {
-  const bool busy = std::any_of(sites_.begin(), sites_.end(),
-                                [](const auto& entry) { return !entry.second.line.empty(); });
-  if (!busy) return {};
-  return invalid_argument("a call with +flatten is in flight; wait() for it first");
+  const auto is_busy = [](const auto& entry) { return !entry.second.line.empty(); };
+  if (std::none_of(sites_.begin(), sites_.end(), is_busy) &&
+      std::none_of(clips_.begin(), clips_.end(), is_busy)) {
+    return {};
+  }
+  return invalid_argument("a call with +flatten or +clip is in flight; wait() for it first");
 }
 
 Status FlattenSites::reset(std::optional<uint64_t> site) {
@@ -43,48 +54,81 @@ Status FlattenSites::reset(std::optional<uint64_t> site) {
   for (auto& [key, entry] : sites_) {
     if (!site.has_value() || key.first == *site) entry.state.reset();
   }
+  for (auto& [key, entry] : clips_) {
+    if (!site.has_value() || key.first == *site) entry.state = LearnedClip();
+  }
   return {};
 }
 
 Result<std::vector<std::byte>> FlattenSites::save() const {
   TERSUM_RETURN_IF_ERROR(check_idle());
-  SealedWriter saved(kMagic, sites_.size());
+  SealedWriter saved(kMagic, sites_.size() + clips_.size());
   for (const auto& [key, entry] : sites_) {
     saved.add(key.first);
     saved.add(key.second);
     entry.state.save(saved.add_room(entry.state.saved_bytes()));
   }
+  for (const auto& [key, entry] : clips_) {
+    saved.add(key.first);
+    saved.add(0);
+    saved.add(key.second);
+    entry.state.save(saved.add_room(LearnedClip::kSavedBytes));
+  }
   return std::move(saved).seal();
+}
+
+Result<FlattenSites::Loaded> FlattenSites::read(std::span<const std::byte> saved) {
+  Result<SealedReader> opened = SealedReader::open(saved, kMagic);
+  if (!opened.ok()) return not_saved(opened.status().message());
+  SealedReader& reader = opened.value();
+  Loaded loaded;
+  for (uint64_t i = 0; i < reader.entries(); ++i) {
+    const std::string name = "site " + std::to_string(i);
+    if (reader.left() < kSiteHeadBytes) return not_saved("they end early");
+    const uint64_t site = reader.take_number();
+    const Key key{site, reader.take_number()};
+    if (key.second == 0) {
+      if (reader.left() < kClipBytes) return not_saved("they end early");
+      const ClipKey clip{site, reader.take_number()};
+      const auto [entry, is_new] = loaded.clips.try_emplace(clip);
+      if (!is_new) return not_saved(name + " stands twice");
+      if (!entry->second.state.load(reader.take(LearnedClip::kSavedBytes))) {
+        return not_saved(name + " has no clip");
+      }
+      continue;
+    }
+    if (key.second < 2 || key.second > ChannelState::kChannelsMax || loaded.sites.contains(key)) {
+      return not_saved(name + " has " + std::to_string(key.second) + " channels, or stands twice");
+    }
+    ChannelState& state = loaded.sites.try_emplace(key, key.second).first->second.state;
+    if (reader.left() < state.saved_bytes() || !state.load(reader.take(state.saved_bytes()))) {
+      return not_saved(name + " has no state");
+    }
+  }
+  if (reader.left() > 0) return not_saved("something stands behind the last site");
+  return loaded;
+}
+
+Status FlattenSites::put(Loaded loaded) {
+  Status full = invalid_argument("more than " + std::to_string(kSitesMax) + " flatten sites");
+  for (auto& [key, entry] : loaded.sites) {
+    FlattenSite* const site = find_or_make(key.first, key.second);
+    if (site == nullptr) return full;
+    site->state = std::move(entry.state);
+  }
+  for (const auto& [key, entry] : loaded.clips) {
+    ClipSite* const site = find_or_make_clip(key.first, key.second);
+    if (site == nullptr) return full;
+    site->state = entry.state;
+  }
+  return {};
 }
 
 Status FlattenSites::load(std::span<const std::byte> saved) {
   TERSUM_RETURN_IF_ERROR(check_idle());
-  Result<SealedReader> opened = SealedReader::open(saved, kMagic);
-  if (!opened.ok()) return not_saved(opened.status().message());
-  SealedReader& reader = opened.value();
-  std::map<Key, FlattenSite> loaded;
-  for (uint64_t i = 0; i < reader.entries(); ++i) {
-    if (reader.left() < kSiteHeadBytes) return not_saved("they end early");
-    const uint64_t site = reader.take_number();
-    const Key key{site, reader.take_number()};
-    if (key.second < 2 || key.second > ChannelState::kChannelsMax || loaded.contains(key)) {
-      return not_saved("site " + std::to_string(i) + " has " + std::to_string(key.second) +
-                       " channels, or stands twice");
-    }
-    ChannelState& state = loaded.try_emplace(key, key.second).first->second.state;
-    if (reader.left() < state.saved_bytes() || !state.load(reader.take(state.saved_bytes()))) {
-      return not_saved("site " + std::to_string(i) + " has no state");
-    }
-  }
-  if (reader.left() > 0) return not_saved("something stands behind the last site");
-  for (auto& [key, entry] : loaded) {
-    if (FlattenSite* const site = find_or_make(key.first, key.second)) {
-      site->state = std::move(entry.state);
-    } else {
-      return invalid_argument("more than " + std::to_string(kSitesMax) + " flatten sites");
-    }
-  }
-  return {};
+  Result<Loaded> loaded = read(saved);
+  if (!loaded.ok()) return loaded.status();
+  return put(std::move(loaded).value());
 }
 
 }  // namespace tersum

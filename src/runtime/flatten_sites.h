@@ -1,8 +1,9 @@
-// FlattenSites: what +flatten has learned, for every call site of one member.
+// FlattenSites: what +flatten and +clip:learned have learned, for every call site of one member.
 //
-// A *site* is a place in a program that calls again and again with arrays of the same channels: a
-// name or a key of the caller's. Calls of one site run one after the other, in the order in which
-// they started, because each needs what the one before has learned; others run beside them.
+// A *site* is a place in a program that calls again and again with arrays of the same channels, or
+// of the same length: a name or a key of the caller's. Calls of one site run one after the other,
+// in the order in which they started, because each needs what the one before has learned; others
+// run beside them.
 //
 // Thread safety: the progress role's holder only. Invariants: a site's state changes only when its
 // front call ends well, on every rank alike; the front call has entered its site until it leaves.
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "codec/channel_state.h"
+#include "codec/learned_clip.h"
 #include "tersum/data_type.h"
 #include "tersum/status.h"
 
@@ -24,16 +26,23 @@ namespace tersum {
 
 class Operation;
 
-struct FlattenSite {
-  explicit FlattenSite(size_t channels) : state(channels) {}
-
-  // The calls in their order; the front one runs.
+// A site's calls in their order; the front one runs.
+struct SiteLine {
   void enter(const Operation* operation) { line.push_back(operation); }
   void leave(const Operation* operation);
   [[nodiscard]] bool holds(const Operation* operation) const { return line.front() == operation; }
 
-  ChannelState state;
   std::vector<const Operation*> line;
+};
+
+struct FlattenSite : SiteLine {
+  explicit FlattenSite(size_t channels) : state(channels) {}
+
+  ChannelState state;
+};
+
+struct ClipSite : SiteLine {
+  LearnedClip state;
 };
 
 class FlattenSites {
@@ -48,6 +57,9 @@ class FlattenSites {
 
   // Null if there is no more room.
   FlattenSite* find_or_make(uint64_t site, size_t channels);
+  // `call`: a digest of what calls have in common that learn one clip. Null if there is no more
+  // room: such calls have the scales of blocks.
+  ClipSite* find_or_make_clip(uint64_t site, uint64_t call);
 
   // Of `site`, or of all. kInvalidArgument while a call is in flight there: nothing has changed.
   Status reset(std::optional<uint64_t> site);
@@ -58,12 +70,21 @@ class FlattenSites {
   Status load(std::span<const std::byte> saved);
 
  private:
-  using Key = std::pair<uint64_t, size_t>;  // site, channels
+  using Key = std::pair<uint64_t, size_t>;        // site, channels
+  using ClipKey = std::pair<uint64_t, uint64_t>;  // site, call
+  struct Loaded {
+    std::map<Key, FlattenSite> sites;
+    std::map<ClipKey, ClipSite> clips;
+  };
 
   [[nodiscard]] Status check_idle() const;
+  // kInvalidArgument: `saved` is not what save() gives.
+  static Result<Loaded> read(std::span<const std::byte> saved);
+  Status put(Loaded loaded);
 
   uint32_t every_ = 1;
   std::map<Key, FlattenSite> sites_;
+  std::map<ClipKey, ClipSite> clips_;
 };
 
 }  // namespace tersum

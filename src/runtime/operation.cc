@@ -101,55 +101,6 @@ void Operation::begin(Node& node) {
   take_site(node);
 }
 
-void Operation::enter_site() {
-  resting_ = true;
-  if (request_.channels != 0) {
-    site_ = member_->flatten.find_or_make(request_.site, request_.channels);
-    if (site_ != nullptr) site_->enter(this);
-  }
-  if (request_.feedback != 0) {
-    Member& keeper = member_->parent ? *member_->parent : *member_;
-    feedback_ = keeper.feedback.find_or_make(request_.feedback);
-    if (feedback_ != nullptr) feedback_->enter(this);
-  }
-}
-
-// Goes on once the site is this call's: only now is it known what the call is coded with.
-bool Operation::take_site(Node& node) {
-  if (site_ != nullptr && !site_->holds(this)) return false;
-  if (feedback_ != nullptr && !feedback_->holds(this)) return false;
-  resting_ = false;
-  if (feedback_ != nullptr) {
-    const size_t values = request_.count * part_count(request_.collective, member_->size());
-    owed_ = feedback_->take(values, request_.tensors);
-  }
-  if (site_ != nullptr) {
-    descriptor_.flatten = mix_digests(request_.site, site_->state.digest());
-  }
-  send_ready(node);
-  if (early_.empty()) return true;  // as in every call that did not rest
-  std::vector<InMessage> waiting;
-  waiting.swap(early_);
-  for (InMessage& message : waiting) on_message(node, std::move(message));
-  return true;
-}
-
-void Operation::leave_site(bool ended_well) {
-  if (feedback_ != nullptr) {
-    // Which slices were coded is chance.
-    if (!ended_well && owed_ != nullptr) feedback_->forget();
-    feedback_->leave(this);
-    feedback_ = nullptr;
-    owed_ = nullptr;
-  }
-  if (site_ == nullptr) return;
-  if (ended_well) {
-    site_->state.observe(request_.output, request_.count, request_.type, member_->flatten.every());
-  }
-  site_->leave(this);
-  site_ = nullptr;
-}
-
 // The plan for this shape, from the member's cache or made now.
 Status Operation::resolve_plan(const PlanRequest& wanted, const Codec& codec,
                                std::shared_ptr<const CompiledPlan>& found) {

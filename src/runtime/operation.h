@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "codec/clip_report.h"
 #include "codec/codec.h"
 #include "runtime/call_descriptor.h"
 #include "runtime/compiled_plan.h"
@@ -35,6 +36,7 @@ namespace tersum {
 
 class FeedbackSite;
 class SharedSums;
+struct ClipSite;
 struct FlattenSite;
 class Member;
 class Node;
@@ -55,7 +57,8 @@ struct CallRequest {
   uint64_t call = 0;      // sequence number or key
   uint64_t tensors = 0;   // checksum of what the array is made of; 0: one array
   size_t channels = 0;    // of a flattened call; 0: it is none
-  uint64_t site = 0;      // where it is flattened
+  uint64_t site = 0;      // where it is flattened, or learns a clip
+  uint64_t clip = 0;      // of a call that learns one, what its kind have in common; 0: it is none
   uint64_t rounding = 0;  // key of the random numbers of +sr
   uint64_t feedback = 0;  // key of the site whose losses are kept; 0: none
   AddedTerms added;       // to the input
@@ -135,9 +138,12 @@ class Operation final : public WorkImpl {
   Status resolve_plan(const PlanRequest& wanted, const Codec& codec,
                       std::shared_ptr<const CompiledPlan>& found);
   void reset_states();
+  // Sites (operation_sites.cc).
   void enter_site();
   bool take_site(Node& node);
   void leave_site(bool ended_well);
+  Status take_clip();
+  void read_report(const std::byte* wire, size_t bytes);
   void send_ready(Node& node);
   // The stage of shared scales (operation_scales.cc).
   Status begin_scales();
@@ -206,6 +212,9 @@ class Operation final : public WorkImpl {
   bool pinged_ = false;
   bool begun_ = false;
   FlattenSite* site_ = nullptr;       // from begin() to the end of a flattened call
+  ClipSite* clip_ = nullptr;          // and of one that learns a clip
+  ClipFactors clips_;                 // there, once the site is this call's
+  ClipReport reports_;                // of this call's slices so far
   FeedbackSite* feedback_ = nullptr;  // and of one with +feedback
   float* owed_ = nullptr;             // there, once the site is this call's
   bool resting_ = false;              // until the site's calls before this one have ended

@@ -195,7 +195,9 @@ SlicePlace Operation::place_of(const ChunkRole& role, uint32_t slice) const {
   const size_t first = plan_->slice_begin(role, slice);
   if (agreeing_) return {};
   const uint32_t divisor = stage_.op == ReduceOp::kAverage ? ranks() : 1;
-  return {first, factors, request_.rounding, owed_, request_.added, scales_at(first), divisor};
+  const ClipFactors* const clips = clip_ == nullptr ? nullptr : &clips_;
+  return {first,          factors,          request_.rounding, owed_,
+          request_.added, scales_at(first), divisor,           clips};
 }
 
 // Of what wires_ points to.
@@ -253,6 +255,7 @@ bool Operation::produce_slice(Node& node, uint32_t role_index) {
     trace_slice(*trace, encodes ? TraceKind::kEncode : TraceKind::kCombine, begin_ns, role, slice,
                 bytes);
   }
+  if (role.finishes && wire != nullptr) read_report(wire, bytes);
   send_slice(node, outs, slice, slot, bytes);
   for (uint32_t i = 0; i < role.adds.count; ++i) consume(node, role.adds.first + i, slice);
   ++state.produced;
@@ -301,6 +304,7 @@ bool Operation::combine_replicated(Node& node, uint32_t role_index) {
   const CombineFinish end{stage_.op, divides ? ranks() : 1};
   const size_t count = plan_->slice_count(role, slice);
   const int64_t begin_ns = trace_start(node.trace());
+  for (const std::byte* wire : wires_) read_report(wire, plan_->codec->wire_bytes(count));
   combine(nullptr, 0, count, end, nullptr, output_slice(role, slice), place_of(role, slice));
   if (TraceRecorder* trace = node.trace()) {
     trace_slice(*trace, TraceKind::kCombine, begin_ns, role, slice,
@@ -348,6 +352,7 @@ bool Operation::store_slice(Node& node, uint32_t role_index) {
   if (TraceRecorder* trace = node.trace()) {
     trace_slice(*trace, TraceKind::kDecode, begin_ns, role, slice, bytes);
   }
+  read_report(wire, bytes);
   consume(node, role.store.first, slice);
   ++state.stored;
   refresh_role(role_index);

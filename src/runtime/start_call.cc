@@ -155,6 +155,21 @@ bool feeds_back(const CallArguments& arguments, const Codec& codec) {
   return codec.feeds_back() && reduces(arguments.collective);
 }
 
+// Every rank must have the whole sum, and so all reports.
+bool learns_clip(const Member& member, const CallArguments& arguments, const Codec& codec) {
+  return codec.held() != nullptr && arguments.collective == Collective::kAllReduce &&
+         arguments.count > 0 && member.size() > 1;
+}
+
+// What calls have in common that learn one clip: all but the values, and the site.
+uint64_t clip_kind(const CallArguments& arguments, const Codec& codec) {
+  uint64_t kind = mix_digests(text_digest(codec.spec().to_string()), arguments.count);
+  kind = mix_digests(kind, arguments.tensors);
+  kind = mix_digests(kind, static_cast<uint64_t>(arguments.type));
+  kind = mix_digests(kind, static_cast<uint64_t>(arguments.op));
+  return kind == 0 ? 1 : kind;
+}
+
 uint64_t site_of(const CallArguments& arguments, const CallOptions& options) {
   if (arguments.site != 0 || options.site.empty()) return arguments.site;
   return text_digest(options.site);
@@ -220,6 +235,10 @@ Result<std::shared_ptr<Operation>> start_call(const std::shared_ptr<Member>& mem
   request.tensors = arguments.tensors;
   if (is_flattened(arguments, options, *codec.value())) {
     request.channels = options.channels;
+    request.site = arguments.site != 0 ? arguments.site : text_digest(options.site);
+  }
+  if (learns_clip(*member, arguments, *codec.value())) {
+    request.clip = clip_kind(arguments, *codec.value());
     request.site = arguments.site != 0 ? arguments.site : text_digest(options.site);
   }
   if (feeds_back(arguments, *codec.value())) {

@@ -107,6 +107,10 @@ std::string choose_spec(FuzzInput& input) {
   // Without a state +flatten is +hadamard, so it is not drawn.
   if ((choice & 8U) != 0) {
     spec += (choice & 16U) != 0 ? choose_transform(input, block) : "+hadamard";
+  } else if ((choice & 16U) != 0) {
+    static constexpr const char* kClipped[] = {"+clip:learned", "+hadamard+clip:learned"};
+    const Result<std::string> clipped = normalize_codec(spec + kClipped[choice >> 7U]);
+    if (clipped.ok()) return clipped.value();
   }
   static constexpr const char* kOthers[] = {"",
                                             "+shiftadd",
@@ -147,6 +151,13 @@ Bytes choose_values(FuzzInput& input, DataType type, size_t count) {
   return values;
 }
 
+// What a call knows of its clip; outside of calls nothing.
+struct ClipState {
+  bool is_known = false;
+  bool is_held = false;  // the codec is that of held calls
+  ClipFactors factors;
+};
+
 struct Case {
   const Codec& codec;
   size_t count;
@@ -158,15 +169,33 @@ struct Case {
   CombineFinish finish;
   std::vector<uint16_t> scales;  // of a sum whose ranks share them, which `codec` is for then
   bool has_order = false;        // of the contributions
+  ClipState clip;
 
   [[nodiscard]] bool shares() const { return !scales.empty(); }
   [[nodiscard]] SlicePlace place() const {
     SlicePlace place;
     place.scales = scales.data();
     place.divisor = finish.divisor;
+    if (clip.is_known) place.clips = &clip.factors;
     return place;
   }
 };
+
+// Clips of any size; in blocks either may be unknown yet.
+ClipState choose_clip(FuzzInput& input, uint32_t ranks) {
+  const uint8_t way = input.byte();
+  ClipState state;
+  state.is_known = (way & 3U) != 0;
+  state.is_held = (way & 2U) != 0;
+  state.factors.ranks = ranks;
+  for (float* const clip : {&state.factors.contribution, &state.factors.sum}) {
+    const float mantissa = 1 + static_cast<float>(input.byte()) / 256;
+    *clip = std::ldexp(mantissa, input.byte() - 130);
+  }
+  if (!state.is_held && (way & 4U) != 0) state.factors.sum = 0;
+  if (!state.is_held && (way & 8U) != 0) state.factors.contribution = 0;
+  return state;
+}
 
 // Any, of as many blocks as there can be.
 std::vector<uint16_t> choose_scales(FuzzInput& input, const Codec& codec, size_t count) {
@@ -193,16 +222,23 @@ Case choose_case(FuzzInput& input) {
   const uint32_t ranks = !has_order  ? 2 + input.peek() % 126
                          : takes_few ? few
                                      : std::bit_floor(few);
-  const Codec& codec = shares ? *summing_codec(named, ranks, true) : named;
+  const Codec& in_blocks = shares ? *summing_codec(named, ranks, true) : named;
   const size_t any_wires = 1 + input.byte() % kWiresMax;
   const size_t wires = has_order ? ranks - 1 : any_wires;
   const size_t own_index = input.byte() % (wires + 1);
   const uint32_t divisor = op == ReduceOp::kAverage ? 1 + (way >> 6U) : 1;
+  const auto members = static_cast<uint32_t>(wires + 1);
+  const ClipState clip =
+      named.held() != nullptr ? choose_clip(input, members) : ClipState();
+  const Codec& codec = clip.is_held ? *named.held() : in_blocks;
+  CombineFinish finish{op, divisor};
+  // A finished sum, or one on its way.
+  if (clip.is_known && (way & 0x40U) != 0) finish.gathered_ranks = members;
   Bytes wire = input.bytes(codec.wire_bytes(count));
   Bytes values = choose_values(input, type, count);
   const size_t step = 1 + (way >> 2U) % 4;
   Case made{codec,         count, std::move(wire), std::move(values), step, wires, own_index,
-            {op, divisor}, {},    has_order};
+            finish, {}, has_order, clip};
   if (shares) made.scales = choose_scales(input, codec, count);
   return made;
 }
@@ -261,11 +297,21 @@ void check_order(const Case& c, const Outcome& outcome) {
   TERSUM_CHECK(values == outcome.sum_alone);
 }
 
+// As decode_payload(), which knows nothing of held calls.
+Status decode_checked(const Case& c, std::span<const std::byte> wire, Bytes& values) {
+  if (!c.clip.is_held) {
+    const std::string spec = c.codec.spec().to_string();
+    return decode_payload(spec, c.codec.value_type(), wire, c.count, values.data());
+  }
+  TERSUM_RETURN_IF_ERROR(c.codec.check_wire(wire.data(), c.count));
+  c.codec.decode(wire.data(), c.count, values.data(), c.place());
+  return {};
+}
+
 // `wire` was written by an encoder, or a combine that has handed out `values` with it.
-void check_written(const Codec& codec, const Bytes& wire, const Bytes& values, size_t count) {
+void check_written(const Case& c, const Bytes& wire, const Bytes& values) {
   Bytes decoded(values.size());
-  const std::string spec = codec.spec().to_string();
-  TERSUM_CHECK(decode_payload(spec, codec.value_type(), wire, count, decoded.data()).ok());
+  TERSUM_CHECK(decode_checked(c, wire, decoded).ok());
   TERSUM_CHECK(decoded == values);
 }
 
@@ -298,9 +344,11 @@ void check_block(const Case& c, const Bytes& decoded, size_t begin, size_t end) 
 void check_coding(const Case& c, const Bytes& encoded) {
   Bytes decoded(c.values.size());
   c.codec.decode(encoded.data(), c.count, decoded.data());
-  check_written(c.codec, encoded, decoded, c.count);
+  check_written(c, encoded, decoded);
   if (c.codec.lossless()) TERSUM_CHECK(decoded == c.values);
   if (!is_lossy_type(c.codec.value_type())) return;
+  // Held, all of a slice has one scale.
+  if (c.clip.is_held) return check_block(c, decoded, 0, c.count);
   for (const auto [begin, end] : block_places(c.codec, c.count)) {
     check_block(c, decoded, begin, end);
   }
@@ -311,8 +359,7 @@ void check_coding(const Case& c, const Bytes& encoded) {
 void check_accepted(const Case& c, const Bytes& decoded) {
   const DataType type = c.codec.value_type();
   Bytes out(c.values.size(), kUntouched);
-  const std::string spec = c.codec.spec().to_string();
-  if (!decode_payload(spec, type, c.wire, c.count, out.data()).ok()) {
+  if (!decode_checked(c, c.wire, out).ok()) {
     TERSUM_CHECK(out == Bytes(out.size(), kUntouched));
     return;
   }
@@ -337,7 +384,7 @@ void fuzz_codec(FuzzInput input) {
   static const std::vector<std::string> isas = available_isas();
   const std::string& other = input.one_of(std::span<const std::string>(isas));
   const Case c = choose_case(input);
-  if (!c.shares()) check_raw(c, input.rest());
+  if (!c.shares() && !c.clip.is_held) check_raw(c, input.rest());
   if (c.count == 0) return;
   TERSUM_CHECK(force_isa(other).ok());
   const Outcome outcome = run_codec(c);
@@ -354,7 +401,7 @@ void fuzz_codec(FuzzInput input) {
   }
   check_accepted(c, outcome.decoded);
   check_coding(c, outcome.encoded);
-  check_written(c.codec, outcome.sum_wire, outcome.sum_values, c.count);
+  check_written(c, outcome.sum_wire, outcome.sum_values);
 }
 
 }  // namespace

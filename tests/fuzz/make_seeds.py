@@ -10,13 +10,16 @@ from __future__ import annotations
 import math
 import struct
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "reference"))
 
+from clipped_slices import encode_contribution  # noqa: E402
 from encode_slice import encode  # noqa: E402
-from format_table import ALL  # noqa: E402
+from format_table import ALL, parse_spec  # noqa: E402
+from learned_clip import Clips  # noqa: E402
 
 CORPUS = HERE / "corpus" / "codec"
 #: Rows of the registry: these two, then the formats with blocks.
@@ -32,12 +35,25 @@ WITH_OTHERS = ("int8", "five", "nvfp4")
 RANDOM = 3 << 5
 SHIFTADD = 1 << 5
 SUM = 1
+#: The spec's byte for +clip:learned, and what follows the number of wires: clips of 2, unknown,
+#: known in blocks, and held.
+CLIP = 16
+CLIP_WAYS = {"unknown": 0, "in_blocks": 1, "held": 2}
+CLIP_OF_2 = [0, 131]
 LARGEST = struct.unpack("<f", bytes.fromhex("ffff7f7f"))[0]
 
 
-def seed(row: int, choice: list[int], dtype: int, count: int, wire: bytes, values: bytes) -> bytes:
+def seed(
+    row: int,
+    choice: list[int],
+    dtype: int,
+    count: int,
+    wire: bytes,
+    values: bytes,
+    clip: Sequence[int] = (),
+) -> bytes:
     """As choose_case() reads it; 3 wires, the own values second, raw bits as values."""
-    head = bytes([0, row, *choice, dtype, SUM, count & 255, count >> 8, 2, 1])
+    head = bytes([0, row, *choice, dtype, SUM, count & 255, count >> 8, 2, 1, *clip])
     return head + wire + bytes([0]) + values
 
 
@@ -72,6 +88,15 @@ def main() -> None:
         values = struct.pack(f"<{len(apart)}f", *reversed(apart))
         made = seed(row, [SHIFTADD], FLOAT32, len(apart), wire, values)
         (CORPUS / f"shiftadd_{name}").write_bytes(made)
+    for name, way in CLIP_WAYS.items():
+        row = len(PLAIN) + [format.name for format in ALL].index("int4")
+        near = [(i % 9 - 4) * 0.75 for i in range(70)]
+        spec = parse_spec("int4/32+clip:learned")
+        clips = Clips(2.0, 2.0, 4)
+        wire = encode_contribution(spec, "float32", near, name == "held", clips)
+        values = struct.pack(f"<{len(near)}f", *near)
+        made = seed(row, [CLIP], FLOAT32, len(near), wire, values, [way, *CLIP_OF_2 * 2])
+        (CORPUS / f"clip_{name}").write_bytes(made)
     floats = struct.pack("<4f", 1.5, -0.0, math.inf, LARGEST)
     halves = bytes.fromhex("803f 8000 807f c07f 7f7f".replace(" ", ""))
     (CORPUS / "exact_float32").write_bytes(seed(0, [], FLOAT32, 4, floats, floats))

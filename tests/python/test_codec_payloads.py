@@ -28,6 +28,7 @@ SPECS = [
     and not (modifier == "+sr" and spec == "sum:exp")
     and not (modifier == "+sr" and spec in ("int1", "nvfp4"))
 ] + ["int4/64+mixed", "int6/32+hadamard+mixed", "int4/64+adaptive", "nf4/128+rows:97+adaptive"]
+SPECS += ["int4/64+clip:learned", "int2/32+hadamard+clip:learned"]
 SPECS += ["mxint8+shiftadd", "shiftadd", "int5/64+hadamard+shiftadd", "int6+flatten+shiftadd"]
 SEED = 20261121
 

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import integer_sums
 import shared_scales
+from check_clips import check_clip, check_refused_clip, check_states
 from decode_slice import Number, decode
 from encode_slice import encode
 from format_table import parse_spec
@@ -110,9 +111,17 @@ def main() -> int:
     wrong += [problem for line in bad for problem in check_refused(line)]
     sums = (GOLDEN / "sums.txt").read_text().splitlines()
     wrong += [problem for line in sums for problem in check_sum(line)]
+    calls, lost, states = (
+        (GOLDEN / f"{name}.txt").read_text().splitlines()
+        for name in ("clips", "refused_clips", "clip_states")
+    )
+    wrong += [problem for line in calls for problem in check_clip(line)]
+    wrong += [problem for line in lost for problem in check_refused_clip(line)]
+    wrong += check_states(states)
+    bad += lost
     counts = f"{len(good)} golden payloads, {len(bad)} refused ones, {len(sums)} sums"
-    print("\n".join(wrong) if wrong else counts)
-    return 1 if wrong or not good or not bad or not sums else 0
+    print("\n".join(wrong) if wrong else f"{counts}, {len(calls)} calls with learned clips")
+    return 1 if wrong or not all((good, bad, sums, calls, lost, states)) else 0
 
 
 if __name__ == "__main__":

@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 import struct
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import block_rotation
 from block_layouts import format_of, layout_bytes, layout_sections, pieces, plain_bytes
+from clip_report import REPORT_BYTES
 from code_packing import ceil_div, code_bytes, unpack_codes
 from float_rounding import bfloat16, float32, round_to
 from format_table import E4M3, Format, Spec, parse_spec, rows_of
@@ -44,11 +46,12 @@ def payload_bytes(spec: Spec, dtype: str, count: int) -> int:
     """Bytes of a slice of ``count`` values."""
     if spec.format is None:
         return count * (ITEM_BYTES[dtype] if spec.base == "exact" else 2)
-    return sum(
+    rows = sum(
         section_bytes(row, in_section)
         for row, values in rows_of(spec, count)
         for in_section in section_counts(row, len(values))
     )
+    return rows + (REPORT_BYTES if spec.clip and count > 0 else 0)
 
 
 def section_counts(spec: Spec, count: int) -> list[int]:
@@ -86,7 +89,7 @@ def read_scales(spec: Spec, format: Format, payload: bytes, blocks: int) -> list
     if format.scale == "e4m3":
         of_slice = number_or_nan(struct.unpack("<f", payload[:4])[0], True)
         return [float32(number_or_nan(E4M3[byte], True) * of_slice) for byte in data]
-    refuses_sign = spec.transforms or format.name not in ("int8", "int4")
+    refuses_sign = spec.transforms or spec.clip or format.name not in ("int8", "int4")
     patterns = struct.unpack(f"<{blocks}H", data)
     return [number_or_nan(bfloat16(bits), refuses_sign) for bits in patterns]
 
@@ -162,7 +165,7 @@ def decode(text: str, dtype: str, count: int, payload: bytes) -> list[Number]:
     if spec.format is not None:
         values: list[Number] = []
         for row, places in rows_of(spec, count):
-            size = payload_bytes(row, dtype, len(places))
+            size = payload_bytes(replace(row, clip=False), dtype, len(places))
             decode_row = decode_sections if row.sparse else decode_dense
             data = payload[:size]
             values += decode_row(row, spec.format, dtype, len(places), data, places[0])

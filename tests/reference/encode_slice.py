@@ -25,6 +25,7 @@ from block_layouts import (
     pack_bits,
     pieces,
 )
+from clip_report import REPORT_BYTES
 from code_packing import ceil_div, pack_codes
 from decode_slice import decode_blocks
 from float_rounding import LARGEST_BITS, bfloat16, bits_of, float32, float_of, round_to
@@ -304,16 +305,17 @@ def encode_sections(
 
 
 def encode(text: str, dtype: str, values: list[float], key: int = 0, first: int = 0) -> bytes:
-    """The payload of a slice in a lossy format; ``key`` and ``first``, the index of its first value
-    in its array, matter to +sr only."""
+    """The payload of a slice in a lossy format, outside of a call; ``key`` and ``first``, the index
+    of its first value in its array, matter to +sr only."""
     spec = parse_spec(text)
     if spec.format is None:
         return struct.pack(f"<{len(values)}H", *(bf16_bits(x, dtype) for x in values))
     encode_row = encode_sections if spec.sparse else encode_dense
-    return b"".join(
+    payload = b"".join(
         encode_row(row, spec.format, dtype, [values[i] for i in places], key, first + places[0])
         for row, places in rows_of(spec, len(values))
     )
+    return payload + (bytes(REPORT_BYTES) if spec.clip and values else b"")
 
 
 def encode_blocks(
@@ -321,6 +323,19 @@ def encode_blocks(
 ) -> bytes:
     """The payload of a slice of a format with blocks."""
     coded, lost = transformed(spec, dtype, values, first)
+    return encode_coded(spec, format, dtype, coded, lost, key, first)
+
+
+def encode_coded(
+    spec: Spec,
+    format: Format,
+    dtype: str,
+    coded: list[float],
+    lost: list[bool],
+    key: int,
+    first: int,
+) -> bytes:
+    """The same of values as they are coded; ``lost``: which blocks have no finite values."""
     of_slice = slice_scale(format, dtype, coded) if format.scale == "e4m3" else 0.0
     out = struct.pack("<f", of_slice) if format.scale == "e4m3" else b""
     codes: list[int] = []

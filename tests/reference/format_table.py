@@ -150,6 +150,7 @@ class Spec:
     rows: int = 0  #: N of +rows; 0 without
     mixed: bool = False
     adaptive: bool = False
+    clip: bool = False  #: a report of the learned clip behind each slice
     random: bool = False  #: rounded at random
     kronecker: Transform | None = None
 
@@ -188,6 +189,8 @@ def parse_spec(text: str) -> Spec:
             kronecker = read_transform(name.removeprefix("kronecker:"))
     modifiers = [name for name in modifiers if not name.startswith("kronecker:")]
     layouts = {name: name in modifiers for name in ("mixed", "adaptive")}
+    clip = "clip:learned" in modifiers
+    modifiers = [name for name in modifiers if name != "clip:learned"]
     shiftadd = head.startswith("shiftadd") or "shiftadd" in modifiers
     modifiers = [name for name in modifiers if name != "shiftadd" and name not in layouts]
     if shiftadd or floor:
@@ -195,7 +198,7 @@ def parse_spec(text: str) -> Spec:
     if modifiers not in ([], ["hadamard"]):
         raise ValueError(f"unknown modifiers {modifiers}")
     values = int(block) if block else format.default_block
-    layouts |= {"shiftadd": shiftadd, "random": random}
+    layouts |= {"clip": clip, "shiftadd": shiftadd, "random": random}
     hadamard = bool(modifiers)
     return Spec(
         base, format, values, hadamard, sparse=sparse, rows=rows, kronecker=kronecker, **layouts

@@ -7,7 +7,9 @@ right length a value, but not every payload is one that an encoder writes.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+import clip_report
 from block_layouts import format_of, layout_bytes, layout_sections, pieces
 from code_packing import ceil_div, code_bytes, unpack_codes
 from decode_slice import (
@@ -64,7 +66,8 @@ def refused_value(spec: Spec, format: Format, dtype: str, count: int, payload: b
 
 def why_refused(text: str, dtype: str, count: int, payload: bytes) -> str | None:
     """ "bytes:N" where N are needed, "slice", "block:K", "value:K", "outlier:K" or "section:K"; K
-    is counted from the start of a row or section. None for what is accepted."""
+    is counted from the start of a row or section; "report:contributions", "report:sums". None for
+    what is accepted."""
     spec = parse_spec(text)
     expected = payload_bytes(spec, dtype, count)
     if len(payload) != expected:
@@ -72,12 +75,12 @@ def why_refused(text: str, dtype: str, count: int, payload: bytes) -> str | None
     if spec.format is None or count == 0:
         return None
     for row, places in rows_of(spec, count):
-        size = payload_bytes(row, dtype, len(places))
+        size = payload_bytes(replace(row, clip=False), dtype, len(places))
         refused = refused_row(row, spec.format, dtype, len(places), payload[:size])
         if refused:
             return refused
         payload = payload[size:]
-    return None
+    return clip_report.why_refused(payload) if spec.clip else None
 
 
 def refused_row(spec: Spec, format: Format, dtype: str, count: int, payload: bytes) -> str | None:

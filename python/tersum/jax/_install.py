@@ -81,8 +81,9 @@ def install(
     - ``plan``: ``"auto"``, ``"two_step"``, ``"ring"``, … (``docs/plans.md``).
     - ``transport``: ``"auto"``, ``"tcp"``, ``"shm"``; ``listen_address`` (an address or interface),
       ``listen_port`` and ``tcp_streams`` as in :class:`tersum.Communicator`.
-    - ``flatten_every``, ``flatten_state``: of codecs with ``+flatten``: in how many runs an
-      operation's result is looked at once, and what :func:`save_flatten` of an earlier run gave.
+    - ``flatten_every``: of codecs with ``+flatten``: in how many runs an operation's result is
+      looked at once; ``flatten_state``, also with ``+clip:learned``: what :func:`save_flatten` of
+      an earlier run gave.
     - ``feedback_state``: of codecs with ``+feedback``: what :func:`save_feedback` gave in this
       process in an earlier run.
     - ``rounding_seed``: of codecs with ``+sr``: what the random rounding begins from. The n-th call
@@ -154,8 +155,8 @@ def stats() -> Stats:
 
 
 def save_flatten() -> bytes:
-    """What operations with ``+flatten`` have learned so far, for ``install(flatten_state=)`` of a
-    later run, or :func:`load_flatten`.
+    """What operations with ``+flatten`` or ``+clip:learned`` have learned so far, for
+    ``install(flatten_state=)`` of a later run, or :func:`load_flatten`.
 
     Waits for the programs in flight. Every process of the job has the same for groups that it is
     in; each keeps its own. Raises ClosedError before the first program with a sum has run.
@@ -171,7 +172,7 @@ def load_flatten(saved: bytes) -> None:
 
 
 def reset_flatten() -> None:
-    """Forgets what operations with ``+flatten`` have learned: in every process, between the same
+    """Forgets what :func:`save_flatten` would give: in every process, between the same
     programs. Waits for the programs in flight."""
     _xla.reset_flatten()
 

@@ -97,6 +97,8 @@ void write_nan_scale(const ElementFormat& format, std::byte* wire) {
     case ScaleRule::kE4M3Tensor:
       *wire = kE4M3Nan;
       return;
+    case ScaleRule::kSlice:
+      return;
   }
 }
 
@@ -172,6 +174,8 @@ float choose_scale(const ElementFormat& format, uint32_t absmax_bits, float tens
       *wire = static_cast<std::byte>(
           tensor_scale > 0 ? nearest_e4m3(absmax / format.level_max / tensor_scale) : 0);
       return e4m3_value(static_cast<uint8_t>(*wire)) * tensor_scale;
+    case ScaleRule::kSlice:
+      return tensor_scale;
   }
   return 0;
 }
@@ -214,6 +218,8 @@ float read_scale(const ElementFormat& format, const std::byte* wire, float tenso
     case ScaleRule::kE4M3Tensor:
       scale = e4m3_value(static_cast<uint8_t>(*wire)) * tensor_scale;
       break;
+    case ScaleRule::kSlice:
+      return tensor_scale;
   }
   const bool negative = (float_bits(scale) & kFloatSignBit) != 0;
   return negative ? float_from_bits(kFloatNan) : canonical_nan(scale);

@@ -5,7 +5,7 @@
 //
 // Thread safety: plain values, pure functions. Layout of a slice of n values, blocks of B:
 //
-//   tensor scale   float32, only with ScaleRule::kE4M3Tensor
+//   tensor scale   float32, only with ScaleRule::kE4M3Tensor and kSlice
 //   scale          one per block, `scale_bytes` each
 //   codes          by Packing, see code_bytes()
 #pragma once
@@ -39,6 +39,7 @@ enum class ScaleRule : uint8_t {
   kE8M0Up,      // the least power of two that does; one byte
   kE8M0Floor,   // 2^(floor(log2 largest) - floor(log2 largest level)): may saturate; one byte
   kE4M3Tensor,  // the nearest e4m3 number, times a float32 of the slice; one byte
+  kSlice,       // a float32 of the slice, known before: values may be beyond the levels; no bytes
 };
 
 inline constexpr size_t kPlaneGroup = 32;
@@ -76,10 +77,11 @@ struct ElementFormat {
 };
 
 constexpr size_t scale_bytes(ScaleRule rule) {
+  if (rule == ScaleRule::kSlice) return 0;
   return rule == ScaleRule::kBf16Up || rule == ScaleRule::kBf16Mean ? 2 : 1;
 }
 constexpr size_t tensor_scale_bytes(ScaleRule rule) {
-  return rule == ScaleRule::kE4M3Tensor ? 4 : 0;
+  return rule == ScaleRule::kE4M3Tensor || rule == ScaleRule::kSlice ? 4 : 0;
 }
 constexpr size_t group_values(Packing packing) {
   return packing == Packing::kTriples ? kTripleGroup : kPlaneGroup;
@@ -112,7 +114,7 @@ void complete_format(ElementFormat& format);
 
 // The scale of a block for ScaleRule::kBf16Up, kE8M0Up, kE8M0Floor and kE4M3Tensor. `absmax_bits`:
 // its largest magnitude as float32 bits. NaN for a block with something not finite. Writes it to
-// `wire`.
+// `wire`. Of kSlice it is `tensor_scale`.
 float choose_scale(const ElementFormat& format, uint32_t absmax_bits, float tensor_scale,
                    std::byte* wire);
 // For the blocks of a tile: the scales that choose_scale() gives, those bytes, and what coding

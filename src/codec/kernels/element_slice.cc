@@ -144,6 +144,11 @@ class SlicePass {
   void encode(const float* values, size_t tile, float tensor_scale, bool is_sum, TileMemory& memory,
               std::byte* wire) const {
     write_scales(values, tile, tensor_scale, is_sum, memory, scales_of(tile, wire));
+    if (coding_.clip != nullptr && tile % kTilesPerMeasured == 0) {
+      measure_clip(kernels_, values, padded(tile), *coding_.clip);
+    }
+    Tile limited;
+    if (format_.rule == ScaleRule::kSlice) values = limit_to_levels(values, tile, limited);
     if (coding_.is_random) {
       const RoundingPlace place = rounding_place(coding_.rounding, coding_.first + first(tile));
       kernels_.quantize_random(format_, place, values, padded(tile), memory.scales, memory.codes);
@@ -210,7 +215,8 @@ class SlicePass {
   }
 
   void read_scales(const std::byte* wire, size_t tile, TileMemory& memory) const {
-    const float tensor_scale = needs_tensor_scale() ? read_tensor_scale(wire) : 0.0F;
+    const bool has_one = tensor_scale_bytes(format_.rule) > 0 && count_ > 0;
+    const float tensor_scale = has_one ? read_tensor_scale(wire) : 0.0F;
     const size_t blocks = block_count(format_, values_in(tile));
     tersum::read_scales(format_, scales_of(tile, wire), blocks, tensor_scale, memory.scales);
     pad_scales(tile, blocks, memory);
@@ -229,7 +235,30 @@ class SlicePass {
     return format_.rule == ScaleRule::kE4M3Tensor && count_ > 0;
   }
 
+  // Of a slice under one scale, once all its tiles are coded: one that holds something not finite
+  // is NaN, and says nothing else. True for such a one.
+  [[nodiscard]] bool close_slice(std::byte* wire) const {
+    if (format_.rule != ScaleRule::kSlice || count_ == 0) return false;
+    const bool is_nan = !coding_.clip->is_finite;
+    store_unaligned(wire, is_nan ? float_from_bits(kFloatNan) : coding_.clip->scale);
+    if (is_nan) std::memset(wire + codes_offset(format_, count_), 0, code_bytes(format_, count_));
+    return is_nan;
+  }
+  void store_nan(size_t tile, float* work, void* values) const {
+    std::fill_n(work, round_up(values_in(tile), kTilePad), float_from_bits(kFloatNan));
+    kernels_.store(format_.kind, work, values_in(tile), values, place(tile));
+  }
+
  private:
+  // Where all levels reach, the values themselves.
+  const float* limit_to_levels(const float* values, size_t tile, Tile& limited) const {
+    const float most = format_.level_max * coding_.clip->scale;
+    if (float_bits(most) >= coding_.clip->absmax_bits) return values;
+    std::copy_n(values, padded(tile), limited.values);
+    kernels_.limit(most, padded(tile), limited.values);
+    return limited.values;
+  }
+
   // A partial block is not rotated: all of its transform would have to travel.
   [[nodiscard]] size_t whole_blocks(size_t tile) const {
     return values_in(tile) / format_.block * format_.block;
@@ -363,7 +392,12 @@ class SlicePass {
     if (transform.is_any() && (is_sum || coding_.added.is_any() || transform.looks_at_values)) {
       find_overflows(values, tile, maxima);
     }
-    if (format_.rule == ScaleRule::kBf16Mean) {
+    if (coding_.clip != nullptr) {
+      measure_maxima(maxima, blocks, format_.overflow_bits, *coding_.clip);
+    }
+    if (format_.rule == ScaleRule::kSlice) {
+      std::fill_n(memory.scales, blocks, make_block_scale(coding_.clip->scale));
+    } else if (format_.rule == ScaleRule::kBf16Mean) {
       // The zeros behind a short block add nothing to its sum.
       float sums[kTileBlocksMax];
       kernels_.magnitudes(values, format_.block, blocks, sums);
@@ -513,6 +547,7 @@ void encode_elements(const SliceCoding& coding, const void* values, size_t count
   for (size_t t = 0; t < pass.tiles(); ++t) {
     pass.encode(pass.load(values, t, tile.values), t, tensor_scale, false, memory, wire);
   }
+  static_cast<void>(pass.close_slice(wire));
 }
 
 void decode_elements(const SliceCoding& coding, const std::byte* wire, size_t count, size_t begin,
@@ -552,6 +587,10 @@ void combine_elements(const SliceCoding& coding, const CombineArgs& args) {
     if (args.values_out == nullptr) continue;
     pass.decode_codes(t, memory, result.values);
     pass.store_coded(memory, result.values, t, args.values_out);
+  }
+  if (args.wire_out == nullptr || !pass.close_slice(args.wire_out)) return;
+  for (size_t t = 0; t < pass.tiles() && args.values_out != nullptr; ++t) {
+    pass.store_nan(t, result.values, args.values_out);
   }
 }
 

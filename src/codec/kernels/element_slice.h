@@ -1,13 +1,14 @@
 // Slices of element formats: the tiles of a slice, one after the other, through the kernels.
 //
 // Thread safety: pure functions. Every pointer to values or wire may be unaligned; `values_out` of
-// a combine may be its `own`. No allocation; about 50 KiB of stack.
+// a combine may be its `own`. No allocation; about 110 KiB of stack.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "codec/kernels/added_terms.h"
+#include "codec/kernels/clip_measure.h"
 #include "codec/kernels/combine_args.h"
 #include "codec/kernels/element_kernels.h"
 
@@ -49,6 +50,9 @@ struct SliceCoding {
   bool is_random = false;
   uint64_t rounding = 0;  // key of the random numbers
   AddedTerms added;       // to the caller's values, before anything else
+  // Of ScaleRule::kSlice the scale that slices are coded with; of others what one would lose. Null:
+  // nothing is measured, or nothing coded.
+  ClipMeasure* clip = nullptr;
 };
 
 void encode_elements(const SliceCoding& coding, const void* values, size_t count, std::byte* wire);

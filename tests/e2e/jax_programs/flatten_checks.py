@@ -1,9 +1,11 @@
-"""+flatten in JAX: every rewritten operation, and every iteration of a loop, learns channels of its
-own, and all devices end with the same bits. In any number of processes; prints ``ok digest``."""
+"""+flatten and +clip:learned in JAX: every rewritten operation, and every iteration of a loop,
+learns channels or a clip of its own, and all devices end with the same bits. In any number of
+processes; prints ``ok digest``."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -19,6 +21,7 @@ import tersum.jax
 
 SEED = 20261
 ROWS, CHANNELS, LAYERS, CALLS = 32, 384, 3, 5
+CLIP_CALLS = 16
 
 
 def tensors(call: int, ranks: int) -> np.ndarray:
@@ -30,7 +33,18 @@ def tensors(call: int, ranks: int) -> np.ndarray:
     return values.astype(np.float32)
 
 
-def errors_of(codec: str, **options: Any) -> tuple[np.ndarray, bytes]:
+def sizes(call: int, ranks: int) -> np.ndarray:
+    """The same shape; each layer is of a size of its own."""
+    values = np.random.default_rng(SEED + call).standard_normal((ranks, LAYERS, ROWS, CHANNELS))
+    return (values * 100.0 ** np.arange(LAYERS)[None, :, None, None]).astype(np.float32)
+
+
+def errors_of(
+    codec: str,
+    tensors_of: Callable[[int, int], np.ndarray] = tensors,
+    calls: int = CALLS,
+    **options: Any,
+) -> tuple[np.ndarray, bytes]:
     """[calls, layers] of relative errors with ``codec``, and the bits of all results."""
     tersum.jax.uninstall()
     tersum.jax.install(codec=codec, local=True, min_bytes=0, **options)
@@ -44,8 +58,8 @@ def errors_of(codec: str, **options: Any) -> tuple[np.ndarray, bytes]:
         jax.shard_map(summed, mesh=mesh, in_specs=P("x"), out_specs=P(), check_vma=False)
     )
     errors, bits = [], b""
-    for call in range(CALLS):
-        values = tensors(call, len(jax.devices()))
+    for call in range(calls):
+        values = tensors_of(call, len(jax.devices()))
         array = jax.make_array_from_callback(
             values.shape, NamedSharding(mesh, P("x")), lambda index, v=values: v[index]
         )
@@ -87,6 +101,11 @@ def main() -> None:
     rotated, _ = errors_of("int4/128+hadamard")
     np.testing.assert_allclose(flattened[0], rotated[0], rtol=1e-5)  # nothing learned yet
     assert (flattened[1:] < 0.85 * rotated[1:]).all(), (flattened, rotated)
+    clipped, clipped_bits = errors_of("int2/32+clip:learned", sizes, CLIP_CALLS)
+    blocks, _ = errors_of("int2/32", sizes, 2)
+    np.testing.assert_allclose(clipped[:2], blocks, rtol=1e-5)  # two calls are too few to trust
+    assert (clipped[-1] < 0.75 * blocks.min(0)).all(), (clipped, blocks)
+    bits += clipped_bits
     print(f"ok {hashlib.sha256(bits).hexdigest()[:16]}", flush=True)
 
 

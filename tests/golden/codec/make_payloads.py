@@ -298,6 +298,31 @@ def kronecker_cases() -> list[tuple[str, str, str, list[Number]]]:
     return cases
 
 
+def clip_cases() -> list[tuple[str, str, str, list[Number]]]:
+    """The modifier +clip:learned outside of calls: blocks, and a report of nothing."""
+    ramp: list[Number] = [0.0, 1.0, -2.0, 0.5, 7.0]
+    lost: list[Number] = [*normal(40), math.nan, *normal(30), math.inf, 5.0]
+    huge: list[Number] = [FLOAT32_MAX, -FLOAT32_MAX, 2.0**127, *normal(40, 1e38 / 4)]
+    cases: list[tuple[str, str, str, list[Number]]] = [
+        ("worked_example", "int4/32+clip:learned", "float32", ramp),
+        ("default_block", "int8+clip:learned", "float32", normal(200)),
+        ("empty", "int4/32+clip:learned", "float32", []),
+    ]
+    for bits in range(8, 1, -1):
+        cases.append(("ragged", f"int{bits}/32+clip:learned", "float32", normal(101, 3.0, 2)))
+        cases.append(("ragged", f"int{bits}/64+hadamard+clip:learned", "bfloat16", normal(138)))
+    for spec in ("int4/32+clip:learned", "int8/32+hadamard+clip:learned"):
+        cases += [
+            ("lost_blocks", spec, "float32", lost),
+            ("huge", spec, "float32", huge),
+            ("zeros", spec, "float32", [0.0, -0.0] * 20),
+            ("denormal", spec, "float32", normal(45, 2.0**-133)),
+            ("float16_max", spec, "float16", [65504.0, *normal(40), -65504.0]),
+        ]
+    turned = "int4/32+kronecker:f2ebc864e835c474+clip:learned"
+    return [*cases, ("ragged", turned, "float32", normal(70))]
+
+
 def random_cases() -> list[tuple[str, str, str, list[Number]]]:
     """The modifier +sr, with the key 0."""
     ramp: list[Number] = [x / 8 for x in range(-40, 41, 3)]
@@ -381,6 +406,7 @@ def main() -> None:
         + sparse_cases()
         + rows_cases()
         + layout_cases()
+        + clip_cases()
         + random_cases()
         + moved_cases()
         + exact_cases()

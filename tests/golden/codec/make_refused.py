@@ -3,7 +3,7 @@
 One case per line: name, spec, dtype, count, the payload in hexadecimal ("-" where it is empty), and
 what is wrong: "bytes:N" (so many it should have), "slice" (its scale), "block:K" (its scale),
 "value:K" (its code, or that it is beyond the value type), "outlier:K" (of +sparse), "section:K"
-(its map or cuts).
+(its map or cuts), "report:contributions" or "report:sums" (of +clip:learned).
 """
 
 from __future__ import annotations
@@ -241,6 +241,50 @@ def layout_lines() -> list[str]:
     return lines
 
 
+def clip_lines() -> list[str]:
+    """Blocks of 32 and a report of 64 bytes."""
+    spec, count = "int4/32+clip:learned", 70
+    whole = encode(spec, "float32", [1.0 + i % 7 for i in range(count)])
+    begin = len(whole) - 64
+    most = 2**40
+    changes = {
+        "negative_scale": (2, struct.pack("<H", 0xBF80), "block:1"),
+        "infinite_scale": (0, struct.pack("<H", 0x7F80), "block:0"),
+        "other_nan_scale": (4, struct.pack("<H", 0x7FC1), "block:2"),
+        "most_negative": (6, b"\x08", "value:0"),
+    }
+    for at, part in ((begin, "contributions"), (begin + 32, "sums")):
+        wrong = f"report:{part}"
+        changes |= {
+            f"terms_of_{part}": (at, struct.pack("<I", 65536), wrong),
+            f"negative_absmax_of_{part}": (at + 4, struct.pack("<f", -1.0), wrong),
+            f"infinite_absmax_of_{part}": (at + 4, struct.pack("<f", math.inf), wrong),
+            f"other_nan_of_{part}": (at + 4, struct.pack("<I", 0x7FC00001), wrong),
+            f"pull_of_{part}": (at + 8, struct.pack("<q", most + 1), wrong),
+            f"negative_pull_of_{part}": (at + 8, struct.pack("<q", -most - 1), wrong),
+            f"clipped_of_{part}": (at + 16, struct.pack("<q", -1), wrong),
+            f"most_clipped_of_{part}": (at + 16, struct.pack("<q", most + 1), wrong),
+            f"blocks_of_{part}": (at + 24, struct.pack("<q", -1), wrong),
+            f"most_blocks_of_{part}": (at + 24, struct.pack("<q", 2**63 - 1), wrong),
+        }
+    changes["two_sums"] = (begin + 32, struct.pack("<I", 2), "report:sums")
+    lines = []
+    for name, (at, pattern, where) in changes.items():
+        payload = bytearray(whole)
+        payload[at : at + len(pattern)] = pattern
+        lines.append(f"{name} {spec} float32 {count} {payload.hex()} {where}")
+    for name, cut in {
+        "cut_by_1": whole[:-1],
+        "without_report": whole[:begin],
+        "half_a_report": whole[: begin + 32],
+        "longer_by_1": whole + b"\0",
+        "empty": b"",
+    }.items():
+        lines.append(f"{name} {spec} float32 {count} {cut.hex() or '-'} bytes:{len(whole)}")
+    lines.append(f"report_of_none {spec} float32 0 {bytes(64).hex()} bytes:0")
+    return lines
+
+
 def main() -> None:
     """Writes the file."""
     lines = []
@@ -274,6 +318,7 @@ def main() -> None:
     lines += rows_lines()
     lines += layout_lines()
     lines += kronecker_lines()
+    lines += clip_lines()
     lines.append("one_byte_of_none int6/32 float32 0 00 bytes:0")
     (HERE / "refused.txt").write_text("\n".join(lines) + "\n")
 

@@ -41,6 +41,7 @@ const char* const kSpecs[] = {"exact",
                               "int8/32+rows:100",
                               "int4/64+mixed",
                               "int4/64+adaptive",
+                              "int5/32+hadamard+clip:learned",
                               "int4/32+rows:500+sparse:1%+mixed"};
 const size_t kCounts[] = {1, 31, 640, 3000, 7001};
 

@@ -43,8 +43,8 @@ std::string any_lossy_spec() {
   for (const std::string& transform : golden_transforms(block)) turns.push_back(transform);
   if (row.rotates) spec += *rc::gen::elementOf(turns);
   // Not every format takes each of these.
-  const std::string laid_out =
-      spec + *rc::gen::element("", "+mixed", "+adaptive", "+sr", "+sr", "+shiftadd");
+  const std::string laid_out = spec + *rc::gen::element("", "+mixed", "+adaptive", "+sr", "+sr",
+                                                        "+shiftadd", "+clip:learned");
   return parse_codec_spec(laid_out).ok() ? laid_out : spec;
 }
 

@@ -106,8 +106,9 @@ TEST(DecodePart, GivesTheBitsOfDecodeOnEveryIsa) {
     SCOPED_TRACE(isa);
     ASSERT_TRUE(force_isa(isa).ok());
     for (const DataType type : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
-      for (const char* spec : {"exact", "bf16", "int8/128", "int4/32", "five/64",
-                               "int8/64+rows:300", "int5/64+mixed", "int4/128+adaptive"}) {
+      for (const char* spec :
+           {"exact", "bf16", "int8/128", "int4/32", "five/64", "int8/64+rows:300", "int5/64+mixed",
+            "int4/128+adaptive", "int4/128+clip:learned"}) {
         for (const size_t count : {size_t{1}, size_t{384}, size_t{1001}}) {
           expect_parts_make_the_whole(spec, type, count);
         }
@@ -122,7 +123,7 @@ TEST(CombinePastCache, GivesTheBitsOfCombineOnEveryIsa) {
     SCOPED_TRACE(isa);
     ASSERT_TRUE(force_isa(isa).ok());
     for (const char* spec : {"exact", "bf16", "int8/128", "int4/32", "five/64", "int8/64+rows:300",
-                             "int5/64+mixed", "int4/128+adaptive"}) {
+                             "int5/64+mixed", "int4/128+adaptive", "int4/128+clip:learned"}) {
       for (const size_t count : {size_t{0}, size_t{1}, size_t{17}, size_t{1000}, size_t{16'384}}) {
         for (size_t offset = 0; offset < 17; offset += 4) expect_same_sums(spec, count, offset);
       }
@@ -136,7 +137,7 @@ TEST(DecodePastCache, GivesTheBitsOfDecodeOnEveryIsa) {
     SCOPED_TRACE(isa);
     ASSERT_TRUE(force_isa(isa).ok());
     for (const char* spec : {"exact", "bf16", "int8/128", "int4/32", "five/64", "int8/64+rows:300",
-                             "int5/64+mixed", "int4/128+adaptive"}) {
+                             "int5/64+mixed", "int4/128+adaptive", "int4/128+clip:learned"}) {
       for (const size_t count : {size_t{0}, size_t{1}, size_t{15}, size_t{16}, size_t{17},
                                  size_t{128}, size_t{1000}, size_t{9001}, size_t{16'384}}) {
         for (size_t offset = 0; offset < 17; ++offset) expect_same_bits(spec, count, offset);

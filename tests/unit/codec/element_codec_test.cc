@@ -48,8 +48,8 @@ std::string draw_spec() {
       *rc::gen::element("", "", "", "+sparse:0.2%", "+sparse:3%", "+sparse:10%");
   const std::string spec = base + "/" + std::to_string(block) + in_rows + sparse + turn;
   // Not every format takes each of these.
-  const std::string laid_out =
-      spec + *rc::gen::element("", "+mixed", "+adaptive", "+sr", "+sr", "+shiftadd", "+shiftadd");
+  const std::string laid_out = spec + *rc::gen::element("", "+mixed", "+adaptive", "+sr", "+sr",
+                                                        "+shiftadd", "+shiftadd", "+clip:learned");
   return parse_codec_spec(laid_out).ok() ? laid_out : spec;
 }
 

@@ -44,7 +44,9 @@ std::vector<std::string> all_specs() {
           specs.push_back(spec + transform);
         }
       }
-      if (parse_codec_spec(spec + "+mixed").ok()) specs.push_back(spec + "+mixed");
+      for (const char* modifier : {"+mixed", "+clip:learned"}) {
+        if (parse_codec_spec(spec + modifier).ok()) specs.push_back(spec + modifier);
+      }
       if (row.block_min == row.block_max) break;
     }
     if (parse_codec_spec(name + "/64+adaptive").ok()) specs.push_back(name + "/64+adaptive");
@@ -102,6 +104,7 @@ std::string phrase(const std::string& where) {
   if (colon == std::string::npos) return "the slice's tensor scale";
   const std::string number = where.substr(colon + 1);
   if (where.starts_with("bytes")) return "has " + number + " bytes";
+  if (where.starts_with("report")) return "report of " + number + " ";
   return where.substr(0, colon) + " " + number + " ";
 }
 

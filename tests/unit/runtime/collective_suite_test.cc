@@ -44,6 +44,8 @@ constexpr Shape kShapes[] = {
     {DataType::kFloat32, ReduceOp::kSum, "int8/32+rows:200"},
     {DataType::kFloat16, ReduceOp::kAverage, "int5/32+mixed"},
     {DataType::kFloat32, ReduceOp::kSum, "int4/64+adaptive"},
+    {DataType::kFloat32, ReduceOp::kSum, "int4/128+clip:learned"},
+    {DataType::kFloat16, ReduceOp::kAverage, "int6/32+hadamard+clip:learned"},
     {DataType::kBFloat16, ReduceOp::kAverage, "int6/64+rows:1000+sparse:1%"},
     {DataType::kFloat32, ReduceOp::kSum, "int8/32+shiftadd+hops"},
     {DataType::kBFloat16, ReduceOp::kAverage, "int5/64+hadamard+shiftadd+hops"},

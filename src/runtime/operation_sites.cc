@@ -1,0 +1,102 @@
+// The part of Operation that knows of call sites: what earlier calls there have learned or lost,
+// and what this one leaves.
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "plan/collective_rules.h"
+#include "runtime/group_id.h"
+#include "runtime/member.h"
+#include "runtime/node.h"
+#include "runtime/operation.h"
+
+namespace tersum {
+
+void Operation::enter_site() {
+  resting_ = true;
+  if (request_.channels != 0) {
+    site_ = member_->flatten.find_or_make(request_.site, request_.channels);
+    if (site_ != nullptr) site_->enter(this);
+  }
+  if (request_.clip != 0) {
+    clip_ = member_->flatten.find_or_make_clip(request_.site, request_.clip);
+    if (clip_ != nullptr) clip_->enter(this);
+  }
+  if (request_.feedback != 0) {
+    Member& keeper = member_->parent ? *member_->parent : *member_;
+    feedback_ = keeper.feedback.find_or_make(request_.feedback);
+    if (feedback_ != nullptr) feedback_->enter(this);
+  }
+}
+
+// Goes on once the site is this call's: only now is it known what the call is coded with.
+bool Operation::take_site(Node& node) {
+  if (site_ != nullptr && !site_->holds(this)) return false;
+  if (clip_ != nullptr && !clip_->holds(this)) return false;
+  if (feedback_ != nullptr && !feedback_->holds(this)) return false;
+  resting_ = false;
+  if (feedback_ != nullptr) {
+    const size_t values = request_.count * part_count(request_.collective, member_->size());
+    owed_ = feedback_->take(values, request_.tensors);
+  }
+  if (site_ != nullptr) {
+    descriptor_.flatten = mix_digests(request_.site, site_->state.digest());
+  }
+  if (clip_ != nullptr) {
+    if (const Status held = take_clip(); !held.ok()) {
+      fail(node, held);
+      return true;
+    }
+  }
+  send_ready(node);
+  if (early_.empty()) return true;  // as in every call that did not rest
+  std::vector<InMessage> waiting;
+  waiting.swap(early_);
+  for (InMessage& message : waiting) on_message(node, std::move(message));
+  return true;
+}
+
+void Operation::leave_site(bool ended_well) {
+  if (feedback_ != nullptr) {
+    // Which slices were coded is chance.
+    if (!ended_well && owed_ != nullptr) feedback_->forget();
+    feedback_->leave(this);
+    feedback_ = nullptr;
+    owed_ = nullptr;
+  }
+  if (clip_ != nullptr) {
+    if (ended_well) clip_->state.learn(reports_);
+    clip_->leave(this);
+    clip_ = nullptr;
+  }
+  if (site_ == nullptr) return;
+  if (ended_well) {
+    site_->state.observe(request_.output, request_.count, request_.type, member_->flatten.every());
+  }
+  site_->leave(this);
+  site_ = nullptr;
+}
+
+// Under a clip that is trusted slices have another length, so the plan is cut anew; its kind stays,
+// by which the clip is judged.
+Status Operation::take_clip() {
+  const LearnedClip& state = clip_->state;
+  reports_ = {};
+  clips_ = state.factors(ranks());
+  const uint64_t known = mix_digests(mix_digests(request_.site, request_.clip), state.digest());
+  descriptor_.flatten = mix_digests(descriptor_.flatten, known);
+  if (!state.holds(!plan_->replicated)) return {};
+  TERSUM_RETURN_IF_ERROR(resolve_plan(PlanRequest(plan_->request), *request_.codec->held(), plan_));
+  reset_states();
+  return {};
+}
+
+// What travels with a finished sum; or, where all ranks add up the same, with each contribution.
+void Operation::read_report(const std::byte* wire, size_t bytes) {
+  if (clip_ == nullptr) return;
+  const ClipReport report = read_clip_report(wire + bytes - kClipReportBytes);
+  reports_.contributions.add(report.contributions, false);
+  reports_.sums.add(report.sums, false);
+}
+
+}  // namespace tersum
