@@ -228,8 +228,7 @@ Case choose_case(FuzzInput& input) {
   const size_t own_index = input.byte() % (wires + 1);
   const uint32_t divisor = op == ReduceOp::kAverage ? 1 + (way >> 6U) : 1;
   const auto members = static_cast<uint32_t>(wires + 1);
-  const ClipState clip =
-      named.held() != nullptr ? choose_clip(input, members) : ClipState();
+  const ClipState clip = named.held() != nullptr ? choose_clip(input, members) : ClipState();
   const Codec& codec = clip.is_held ? *named.held() : in_blocks;
   CombineFinish finish{op, divisor};
   // A finished sum, or one on its way.
@@ -237,8 +236,9 @@ Case choose_case(FuzzInput& input) {
   Bytes wire = input.bytes(codec.wire_bytes(count));
   Bytes values = choose_values(input, type, count);
   const size_t step = 1 + (way >> 2U) % 4;
-  Case made{codec,         count, std::move(wire), std::move(values), step, wires, own_index,
-            finish, {}, has_order, clip};
+  Case made{
+      codec,     count, std::move(wire), std::move(values), step, wires, own_index, finish, {},
+      has_order, clip};
   if (shares) made.scales = choose_scales(input, codec, count);
   return made;
 }
