@@ -66,13 +66,22 @@ class Quality:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument(
+        "--ranks", type=int, default=2, choices=(2, 3, 4, 6, 12), help="they share its 12 heads"
+    )
     parser.add_argument("--specs", default=",".join(SPECS))
     parser.add_argument("--batches", type=int, default=13, help="the first of them is left out")
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--out", type=Path, default=Path("build/quality"))
-    return parser.parse_args()
+    args = parser.parse_args()
+    if args.batches < 2:
+        parser.error("--batches must be 2 or more: the first is left out")
+    from tersum.codecs import codec_info
+
+    for spec in args.specs.split(","):
+        codec_info(spec)  # before minutes of work
+    return args
 
 
 def measure(args: argparse.Namespace) -> list[Quality]:
