@@ -20,6 +20,7 @@
 
 #include "bindings.h"
 #include "plain_array.h"
+#include "py_communicator.h"
 #include "tersum/communicator.h"
 
 namespace tersum::python {
@@ -28,89 +29,8 @@ namespace nb = nanobind;
 
 namespace {
 
-using Input = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
-using Output = nb::ndarray<nb::c_contig, nb::device::cpu>;
-
 // A wait is cut into slices, so that a signal (Ctrl-C) is answered within one.
 constexpr int64_t kSignalSliceMs = 50;
-
-// How a call is made: tersum::CallOptions with a codec's name of its own.
-struct PyCallOptions {
-  std::string codec;
-  PlanKind plan = PlanKind::kAuto;
-  int64_t timeout_ms = 0;
-  double max_rel_error = 0;
-  bool attended = false;
-  size_t channels = 0;
-  std::string site;
-};
-
-// A call in flight and what must live until it ends: its codec's name and its arrays. The arrays
-// are released (with the GIL) when the call has ended, not when Python forgets the Work.
-struct PendingCall {
-  Work work;
-  std::string codec;
-  std::string site;
-  Input input;
-  Output output;
-  std::array<Input, 2> added;  // residual and bias
-  nb::object lists;            // of a coalesced call
-};
-
-// One communicator as Python holds it. Thread safety: any thread; `mutex_` guards the list of
-// calls. The GIL is never taken while `mutex_` is held.
-class PyCommunicator {
- public:
-  PyCommunicator(Communicator communicator, std::shared_ptr<Store> store)
-      : communicator_(std::move(communicator)), store_(std::move(store)) {}
-  PyCommunicator(const PyCommunicator&) = delete;
-  PyCommunicator& operator=(const PyCommunicator&) = delete;
-  ~PyCommunicator() { close(); }
-
-  Communicator& get() { return communicator_; }
-  [[nodiscard]] const std::shared_ptr<Store>& store() const { return store_; }
-
-  void hold(std::shared_ptr<PendingCall> call) {
-    std::vector<std::shared_ptr<PendingCall>> ended = take_ended();
-    std::lock_guard lock(mutex_);
-    calls_.push_back(std::move(call));
-  }
-
-  // Forgets the calls that have ended, and with them their arrays. Needs the GIL.
-  void sweep() { take_ended(); }
-
-  // Ends all calls, then lets go of their arrays. Needs the GIL, and releases it while it waits.
-  void close() {
-    std::vector<std::shared_ptr<PendingCall>> calls;
-    {
-      std::lock_guard lock(mutex_);
-      calls.swap(calls_);
-    }
-    {
-      nb::gil_scoped_release release;
-      communicator_.close();
-      for (const auto& call : calls) (void)call->work.wait();
-    }
-  }
-
- private:
-  std::vector<std::shared_ptr<PendingCall>> take_ended() {
-    std::vector<std::shared_ptr<PendingCall>> ended;
-    std::lock_guard lock(mutex_);
-    const auto first = std::partition(calls_.begin(), calls_.end(),
-                                      [](const auto& call) { return !call->work.done(); });
-    ended.assign(std::make_move_iterator(first), std::make_move_iterator(calls_.end()));
-    calls_.erase(first, calls_.end());
-    return ended;
-  }
-
-  Communicator communicator_;
-  std::shared_ptr<Store> store_;
-  std::mutex mutex_;
-  std::vector<std::shared_ptr<PendingCall>> calls_;
-};
-
-using PyCommunicatorPtr = std::shared_ptr<PyCommunicator>;
 
 // Waits for the end in slices; a signal whose handler raises (Ctrl-C) aborts the communicator, so
 // that the other ranks learn of it and no buffer stays in use, and then raises. False: `timeout_ms`
@@ -401,82 +321,6 @@ PyCommunicatorPtr split(PyCommunicator& self, int color, int key) {
   return std::make_shared<PyCommunicator>(std::move(communicator), self.store());
 }
 
-void tune(PyCommunicator& self, bool fresh) {
-  const Status tuned = [&] {
-    nb::gil_scoped_release release;
-    return self.get().tune(fresh);
-  }();
-  if (!tuned.ok()) throw_status(tuned);
-}
-
-nb::bytes save_flatten(PyCommunicator& self) {
-  const std::vector<std::byte> saved = value_or_throw([&] {
-    nb::gil_scoped_release release;
-    return self.get().save_flatten();
-  }());
-  return nb::bytes(saved.data(), saved.size());
-}
-
-void load_flatten(PyCommunicator& self, const nb::bytes& saved) {
-  const std::span bytes(static_cast<const std::byte*>(saved.data()), saved.size());
-  throw_if_error([&] {
-    nb::gil_scoped_release release;
-    return self.get().load_flatten(bytes);
-  }());
-}
-
-nb::bytes save_feedback(PyCommunicator& self) {
-  const std::vector<std::byte> saved = value_or_throw([&] {
-    nb::gil_scoped_release release;
-    return self.get().save_feedback();
-  }());
-  return nb::bytes(saved.data(), saved.size());
-}
-
-void load_feedback(PyCommunicator& self, const nb::bytes& saved) {
-  const std::span bytes(static_cast<const std::byte*>(saved.data()), saved.size());
-  throw_if_error([&] {
-    nb::gil_scoped_release release;
-    return self.get().load_feedback(bytes);
-  }());
-}
-
-void reset_feedback(PyCommunicator& self) {
-  throw_if_error([&] {
-    nb::gil_scoped_release release;
-    return self.get().reset_feedback();
-  }());
-}
-
-void reset_flatten(PyCommunicator& self, const std::optional<std::string>& site) {
-  throw_if_error([&] {
-    nb::gil_scoped_release release;
-    return site ? self.get().reset_flatten(*site) : self.get().reset_flatten();
-  }());
-}
-
-using PathOptionParts = std::tuple<std::string, std::string, double>;
-using PathParts =
-    std::tuple<std::string, std::string, double, std::string, std::vector<PathOptionParts>>;
-
-PathParts choose(PyCommunicator& self, const std::string& collective, size_t count,
-                 const std::string& dtype, const std::string& op, const PyCallOptions& how) {
-  CallOptions options;
-  options.codec = how.codec;
-  options.plan = how.plan;
-  options.max_rel_error = how.max_rel_error;
-  options.site = how.site;
-  const PathChoice choice =
-      value_or_throw(self.get().choose(collective_or_throw(collective), count,
-                                       data_type_or_throw(dtype), reduce_op_or_throw(op), options));
-  std::vector<PathOptionParts> weighed;
-  for (const PathOption& option : choice.options) {
-    weighed.emplace_back(option.codec, std::string(plan_kind_name(option.plan)), option.seconds);
-  }
-  return {choice.codec, std::string(plan_kind_name(choice.plan)), choice.seconds, choice.reason,
-          std::move(weighed)};
-}
-
 std::tuple<uint64_t, uint64_t, uint64_t, uint64_t, double> stats(PyCommunicator& self) {
   const CommunicatorStats stats = self.get().stats();
   return {stats.calls, stats.values, stats.wire_bytes_sent, stats.wire_bytes_received,
@@ -560,15 +404,6 @@ void bind_communicator(nb::module_& module) {
       .def_prop_ro("rank", [](PyCommunicator& self) { return self.get().rank(); })
       .def_prop_ro("size", [](PyCommunicator& self) { return self.get().size(); })
       .def("split", &split, nb::arg("color"), nb::arg("key"))
-      .def("tune", &tune, nb::arg("fresh"))
-      .def("save_flatten", &save_flatten)
-      .def("load_flatten", &load_flatten, nb::arg("saved"))
-      .def("save_feedback", &save_feedback)
-      .def("load_feedback", &load_feedback, nb::arg("saved"))
-      .def("reset_feedback", &reset_feedback)
-      .def("reset_flatten", &reset_flatten, nb::arg("site").none())
-      .def("choose", &choose, nb::arg("collective"), nb::arg("count"), nb::arg("dtype"),
-           nb::arg("op"), nb::arg("how"))
       .def(
           "abort",
           [](PyCommunicator& self, const std::string& reason) {
@@ -582,6 +417,7 @@ void bind_communicator(nb::module_& module) {
            nb::arg("count"), nb::arg("dtype"), nb::arg("absmax"), nb::arg("sum_absmax"),
            nb::arg("bounds"));
   bind_calls(type);
+  bind_learned_state(type);
 }
 
 }  // namespace tersum::python

@@ -13,6 +13,7 @@ from tersum._capture_files import Capture, CaptureSummary
 from tersum._core import open_store
 from tersum._eager_capture import capture
 from tersum._kronecker_transforms import register_kronecker, write_kronecker
+from tersum._learned_state import PathChoice, PathOption
 from tersum._level_tables import learn_table, register_table
 from tersum.codecs import (
     CodecInfo,
@@ -26,7 +27,7 @@ from tersum.codecs import (
     encode_payload,
     known_codecs,
 )
-from tersum.communicator import Communicator, CommunicatorStats, PathChoice, PathOption
+from tersum.communicator import Communicator, CommunicatorStats
 from tersum.errors import (
     AbortedError,
     ClosedError,

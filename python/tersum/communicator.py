@@ -14,7 +14,9 @@ from tersum import _core
 from tersum._arrays import Source, Target, read_input, without_overlap
 from tersum._call_arguments import call_ms, call_options, read_added, target_for
 from tersum._coalesce import start_coalesced
+from tersum._copy_calls import CopyCalls
 from tersum._eager_capture import CommunicatorCapture
+from tersum._learned_state import LearnedState
 from tersum._level_tables import learn_codec
 from tersum._moves import MoveCalls
 from tersum.errors import InvalidArgumentError
@@ -35,26 +37,7 @@ class CommunicatorStats(NamedTuple):
     seconds: float  #: from start to end of each call, summed
 
 
-class PathOption(NamedTuple):
-    """One way in which a call can be made, and how long it is expected to take."""
-
-    codec: str
-    plan: str
-    seconds: float
-
-
-class PathChoice(NamedTuple):
-    """What a call takes, and why. ``seconds`` is 0 where nothing was measured; ``options`` is what
-    was weighed, best first."""
-
-    codec: str
-    plan: str
-    seconds: float
-    reason: str
-    options: tuple[PathOption, ...]
-
-
-class Communicator(MoveCalls):
+class Communicator(CopyCalls, MoveCalls, LearnedState):
     """A group of ``size`` ranks that run collectives together, and this process's place in it.
 
     The constructor joins the group that meets in ``store`` under ``name`` (new in that store for
@@ -336,113 +319,6 @@ class Communicator(MoveCalls):
         how = call_options(codec, plan, timeout_ms, max_rel_error, attended=False, site=site)
         return self._reduce_scatter(x, op, out, how, (codec, plan))
 
-    def all_gather(
-        self,
-        x: Array,
-        codec: str = "exact",
-        plan: str = "auto",
-        timeout_ms: int | None = None,
-        out: Any = None,
-        *,
-        max_rel_error: float = 0.0,
-    ) -> Array:
-        """Every rank's ``x``, concatenated along the first dimension in rank order.
-
-        ``x`` has shape ``(n, ...)``, the same on every rank; the result ``(size * n, ...)``. A 0-d
-        ``x`` gives a result of shape ``(size,)``. With a lossy codec this rank's own part is what
-        the others decode, too. ``codec="auto"`` is exact unless ``max_rel_error`` is given.
-        """
-        how = call_options(codec, plan, timeout_ms, max_rel_error, attended=True)
-        return self._all_gather(x, out, how).result()
-
-    def all_gather_async(
-        self,
-        x: Array,
-        codec: str = "exact",
-        plan: str = "auto",
-        timeout_ms: int | None = None,
-        out: Any = None,
-        *,
-        max_rel_error: float = 0.0,
-    ) -> Work[Array]:
-        """:meth:`all_gather` in the background."""
-        how = call_options(codec, plan, timeout_ms, max_rel_error, attended=False)
-        return self._all_gather(x, out, how)
-
-    def broadcast(
-        self,
-        x: Array,
-        root: int,
-        codec: str = "exact",
-        plan: str = "auto",
-        timeout_ms: int | None = None,
-        out: Any = None,
-        *,
-        max_rel_error: float = 0.0,
-    ) -> Array:
-        """Rank ``root``'s ``x``, on every rank. Other ranks' ``x`` gives shape and type only.
-
-        With a lossy codec the root's result is what the others decode. ``codec="auto"`` is exact
-        unless ``max_rel_error`` is given.
-        """
-        how = call_options(codec, plan, timeout_ms, max_rel_error, attended=True)
-        return self._broadcast(x, root, out, how).result()
-
-    def broadcast_async(
-        self,
-        x: Array,
-        root: int,
-        codec: str = "exact",
-        plan: str = "auto",
-        timeout_ms: int | None = None,
-        out: Any = None,
-        *,
-        max_rel_error: float = 0.0,
-    ) -> Work[Array]:
-        """:meth:`broadcast` in the background."""
-        how = call_options(codec, plan, timeout_ms, max_rel_error, attended=False)
-        return self._broadcast(x, root, out, how)
-
-    def barrier(self, timeout_ms: int | None = None) -> None:
-        """Returns when every rank has entered."""
-        self._barrier(timeout_ms, attended=True).wait()
-
-    def barrier_async(self, timeout_ms: int | None = None) -> Work[None]:
-        """:meth:`barrier` in the background."""
-        return self._barrier(timeout_ms, attended=False)
-
-    def tune(self, *, fresh: bool = False) -> None:
-        """Measures links, memory and codecs (about 200 ms) for calls with ``codec="auto"`` and for
-        plans left open.
-
-        Collective; blocks. The first call with ``codec="auto"`` does it if nobody has. A table kept
-        by an earlier group of the same hosts is taken if it still holds, unless ``fresh``.
-        """
-        self._core.tune(fresh)
-
-    def choose(
-        self,
-        collective: str,
-        count: int,
-        dtype: str = "float32",
-        op: str = "sum",
-        codec: str = "auto",
-        plan: str = "auto",
-        *,
-        max_rel_error: float = 0.0,
-        site: str = "",
-    ) -> PathChoice:
-        """Codec and plan that such a call would take here, why, and what else was weighed.
-
-        Not collective. ``count`` as the collective counts: of a reduce_scatter the elements of one
-        rank's result, of an all_gather those of its input. With ``max_rel_error``: by what samples
-        of the site's calls have shown, or, before the first, by what codecs guarantee.
-        """
-        how = call_options(codec, plan, None, max_rel_error, attended=True, site=site)
-        codec, plan, seconds, reason, options = self._core.choose(collective, count, dtype, op, how)
-        weighed = tuple(PathOption(*option) for option in options)
-        return PathChoice(codec, plan, seconds, reason, weighed)
-
     def learn_codec(self, spec: str, x: object, *, weights: Any = None) -> str:
         """Learns from all ranks' ``x`` the levels of ``spec``, ``"kmeans:K"`` or ``"kmeans:K/B"``:
         K (2, 4, 8 or 16) levels that code such values with the least squared error in blocks of B
@@ -454,43 +330,6 @@ class Communicator(MoveCalls):
         from.
         """
         return learn_codec(self, spec, x, weights)
-
-    def save_flatten(self) -> bytes:
-        """What calls with ``+flatten`` or ``+clip:learned`` have learned, for
-        :meth:`load_flatten`: equal on all ranks after equal calls. InvalidArgumentError while such
-        a call is in flight."""
-        return self._core.save_flatten()
-
-    def load_flatten(self, saved: bytes) -> None:
-        """Puts saved states in place of those of the same sites.
-
-        Every rank must load the same between the same calls; otherwise the next call of such a
-        site raises DisagreementError on every rank, and nothing is summed wrongly.
-        InvalidArgumentError, and nothing has changed: such a call is in flight, or ``saved`` is not
-        what :meth:`save_flatten` returned.
-        """
-        self._core.load_flatten(saved)
-
-    def reset_flatten(self, site: str | None = None) -> None:
-        """Forgets what ``site`` has learned, or every site: on every rank, between the same
-        calls. InvalidArgumentError while a call that learns is in flight."""
-        self._core.reset_flatten(site)
-
-    def save_feedback(self) -> bytes:
-        """What this rank's calls with ``+feedback`` have lost and not yet given back, for
-        :meth:`load_feedback`: each rank has its own, four bytes for each value of each site."""
-        return self._core.save_feedback()
-
-    def load_feedback(self, saved: bytes) -> None:
-        """Puts that in place of all that is owed on this rank. InvalidArgumentError while a call
-        with ``+feedback`` is in flight, or if ``saved`` is not what :meth:`save_feedback`
-        returned."""
-        self._core.load_feedback(saved)
-
-    def reset_feedback(self) -> None:
-        """Nothing is owed any more, on this rank. InvalidArgumentError while a call with
-        ``+feedback`` is in flight."""
-        self._core.reset_feedback()
 
     def split(self, color: int, key: int = 0) -> Communicator | None:
         """A communicator of the ranks that pass the same ``color``, ordered by (``key``, old rank).
@@ -584,28 +423,6 @@ class Communicator(MoveCalls):
         if capture is None:
             return target
         return capture.record(self, collective, op, asked, source, target)
-
-    def _all_gather(self, x: Array, out: Any, how: _core.CallOptions) -> Work[Array]:
-        source = read_input(x)
-        rows = source.shape or (1,)
-        target = target_for(out, source, (rows[0] * self.size, *rows[1:]))
-        source = without_overlap(source, target, in_place=False)
-        core = self._core.start_all_gather(source.data, target.data, source.dtype, how)
-        return Work(core, target)
-
-    def _broadcast(self, x: Array, root: int, out: Any, how: _core.CallOptions) -> Work[Array]:
-        if not 0 <= root < self.size:
-            raise InvalidArgumentError(f"root must be 0 to {self.size - 1}, got {root}")
-        source = read_input(x)
-        target = target_for(out, source, source.shape)
-        if self.rank == root:
-            target.data[...] = source.data  # the core works in place; numpy sees to any overlap
-        core = self._core.start_broadcast(target.data, source.dtype, root, how)
-        return Work(core, target)
-
-    def _barrier(self, timeout_ms: int | None, *, attended: bool) -> Work[None]:
-        how = call_options("exact", "auto", timeout_ms, 0.0, attended=attended)
-        return Work(self._core.start_barrier(how), None)
 
     def __enter__(self) -> Communicator:
         return self

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tersum import _core
+from tersum._learned_state import PathChoice
 from tersum.cli import perf_data
 from tersum.cli.perf_contender import Contender, allowed_error, optimal_wire_bytes
 from tersum.cli.perf_data import Oracle, Values
@@ -24,7 +25,7 @@ from tersum.cli.perf_options import LinkRow, PerfOptions, Row, Skip, wire_share
 from tersum.cli.plan_study import study_plans
 from tersum.cli.shaped_link import wire_seconds
 from tersum.codecs import codec_info
-from tersum.communicator import Communicator, PathChoice
+from tersum.communicator import Communicator
 
 _TURNS_MAX = 5  # more where calls in place would overflow
 

@@ -1,0 +1,102 @@
+"""What a group measures, and what its calls have learned: paths, channels, clips and losses."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tersum._call_arguments import call_options
+from tersum._core import Communicator as CoreCommunicator
+
+
+class PathOption(NamedTuple):
+    """One way in which a call can be made, and how long it is expected to take."""
+
+    codec: str
+    plan: str
+    seconds: float
+
+
+class PathChoice(NamedTuple):
+    """What a call takes, and why. ``seconds`` is 0 where nothing was measured; ``options`` is what
+    was weighed, best first."""
+
+    codec: str
+    plan: str
+    seconds: float
+    reason: str
+    options: tuple[PathOption, ...]
+
+
+class LearnedState:
+    """These calls of a :class:`tersum.Communicator`, which is the class to use."""
+
+    _core: CoreCommunicator
+
+    def tune(self, *, fresh: bool = False) -> None:
+        """Measures links, memory and codecs (about 200 ms) for calls with ``codec="auto"`` and for
+        plans left open.
+
+        Collective; blocks. The first call with ``codec="auto"`` does it if nobody has. A table kept
+        by an earlier group of the same hosts is taken if it still holds, unless ``fresh``.
+        """
+        self._core.tune(fresh)
+
+    def choose(
+        self,
+        collective: str,
+        count: int,
+        dtype: str = "float32",
+        op: str = "sum",
+        codec: str = "auto",
+        plan: str = "auto",
+        *,
+        max_rel_error: float = 0.0,
+        site: str = "",
+    ) -> PathChoice:
+        """Codec and plan that such a call would take here, why, and what else was weighed.
+
+        Not collective. ``count`` as the collective counts: of a reduce_scatter the elements of one
+        rank's result, of an all_gather those of its input. With ``max_rel_error``: by what samples
+        of the site's calls have shown, or, before the first, by what codecs guarantee.
+        """
+        how = call_options(codec, plan, None, max_rel_error, attended=True, site=site)
+        codec, plan, seconds, reason, options = self._core.choose(collective, count, dtype, op, how)
+        weighed = tuple(PathOption(*option) for option in options)
+        return PathChoice(codec, plan, seconds, reason, weighed)
+
+    def save_flatten(self) -> bytes:
+        """What calls with ``+flatten`` or ``+clip:learned`` have learned, for
+        :meth:`load_flatten`: equal on all ranks after equal calls. InvalidArgumentError while such
+        a call is in flight."""
+        return self._core.save_flatten()
+
+    def load_flatten(self, saved: bytes) -> None:
+        """Puts saved states in place of those of the same sites.
+
+        Every rank must load the same between the same calls; otherwise the next call of such a
+        site raises DisagreementError on every rank, and nothing is summed wrongly.
+        InvalidArgumentError, and nothing has changed: such a call is in flight, or ``saved`` is not
+        what :meth:`save_flatten` returned.
+        """
+        self._core.load_flatten(saved)
+
+    def reset_flatten(self, site: str | None = None) -> None:
+        """Forgets what ``site`` has learned, or every site: on every rank, between the same
+        calls. InvalidArgumentError while a call that learns is in flight."""
+        self._core.reset_flatten(site)
+
+    def save_feedback(self) -> bytes:
+        """What this rank's calls with ``+feedback`` have lost and not yet given back, for
+        :meth:`load_feedback`: each rank has its own, four bytes for each value of each site."""
+        return self._core.save_feedback()
+
+    def load_feedback(self, saved: bytes) -> None:
+        """Puts that in place of all that is owed on this rank. InvalidArgumentError while a call
+        with ``+feedback`` is in flight, or if ``saved`` is not what :meth:`save_feedback`
+        returned."""
+        self._core.load_feedback(saved)
+
+    def reset_feedback(self) -> None:
+        """Nothing is owed any more, on this rank. InvalidArgumentError while a call with
+        ``+feedback`` is in flight."""
+        self._core.reset_feedback()
