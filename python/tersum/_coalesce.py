@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -40,18 +40,22 @@ def start_coalesced(
     op: str,
     out: Sequence[Any] | None,
     how: _core.CallOptions,
+    recorded: Callable[[int, Source, Target], Target] | None = None,
 ) -> Work[list[Array]]:
-    """Starts one call of the core per element type, in the order in which the types appear."""
+    """Starts one call of the core per element type, in the order in which the types appear.
+
+    :param recorded: of a capture: gives the target that writes an array and its sum down.
+    """
     inputs: list[Any] = list(tensors)
     given = None if out is None else list(out)
-    if given is not None or all(type(x) is np.ndarray for x in inputs):
+    if recorded is None and (given is not None or all(type(x) is np.ndarray for x in inputs)):
         # Thousands of NumPy arrays: looking at each of them here would take longer than the call.
         outputs = [np.empty(x.shape, x.dtype) for x in inputs] if given is None else given
         core_work = core.start_all_reduce_coalesced(inputs, outputs, "", np.ndarray, op, how)
         if core_work is not None:
             results = outputs.copy()  # the core keeps its list while the call is in flight
             return Work(core_work, Target(np.empty(0), (0,), lambda: results))
-    return _start_any(core, inputs, given, op, how)
+    return _start_any(core, inputs, given, op, how, recorded)
 
 
 def _start_any(
@@ -60,6 +64,7 @@ def _start_any(
     outputs: list[Any] | None,
     op: str,
     how: _core.CallOptions,
+    recorded: Callable[[int, Source, Target], Target] | None,
 ) -> Work[list[Any]]:
     """The same for arrays of any kind, layout and mixture of types."""
     sources = [read_input(x, f"tensors[{i}]") for i, x in enumerate(inputs)]
@@ -71,6 +76,9 @@ def _start_any(
             without_overlap(source, target, in_place=True)
             for source, target in zip(sources, targets, strict=True)
         ]
+    if recorded is not None:
+        pairs = zip(sources, targets, strict=True)
+        targets = [recorded(i, source, target) for i, (source, target) in enumerate(pairs)]
     lists: dict[str, tuple[list[Any], list[Any]]] = {}
     for source, target in zip(sources, targets, strict=True):
         ins, outs = lists.setdefault(source.dtype, ([], []))

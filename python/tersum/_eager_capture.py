@@ -1,4 +1,5 @@
-"""tersum.capture(): records the sums of Communicator.all_reduce and reduce_scatter.
+"""tersum.capture(): records the sums of Communicator's all_reduce, all_reduce_coalesced and
+reduce_scatter.
 
 Thread safety: any thread. ``CommunicatorCapture.running`` is read without a lock by every call; a
 call that saw a recording end meanwhile is not in it.
@@ -52,12 +53,20 @@ class CommunicatorCapture(Capture):
         return self._beyond_calls, self._beyond_bytes, 0
 
     def record(
-        self, group: Any, collective: str, op: str, how: tuple[str, str], source: Source, to: Target
+        self,
+        group: Any,
+        collective: str,
+        op: str,
+        how: tuple[str, str],
+        source: Source,
+        to: Target,
+        place: str = "",
     ) -> Target:
-        """``to``, which writes the call down when it is finished. Called before the call starts."""
+        """``to``, which writes the call down when it is finished. Called before the call starts.
+        ``place``: of an array in the list of a call, each of which is a site."""
         if source.dtype not in FLOATING or op not in ("sum", "avg"):
             return to
-        entry = _describe(group, collective, op, how, source)
+        entry = _describe(group, collective, op, how, source, place)
         size = source.data.nbytes + to.data.nbytes
         with self._mutex:
             # Also of calls beyond the limits, so that ranks count alike.
@@ -108,12 +117,13 @@ def capture(
         with tersum.capture("captured", calls=8):
             train_some_steps()
 
-    Every floating-point sum or average of ``all_reduce`` and ``reduce_scatter`` (coalesced calls
-    and those with a residual or a bias are left out): what this rank handed in, and the result. All
-    ranks must start and stop it between the same two calls; they may share the directory.
+    Every floating-point sum or average of ``all_reduce``, ``all_reduce_coalesced`` and
+    ``reduce_scatter`` (calls with a residual or a bias are left out): what this rank handed in, and
+    the result. All ranks must start and stop it between the same two calls; they may share the
+    directory.
 
     :param calls: how many calls of one site to keep; a site is a line of the caller's program, with
-        the array's shape and type.
+        the array's shape and type, and its place in a list.
     :param max_bytes: of this process's files; calls that do not fit are left out.
 
     Starting raises InvalidArgumentError if the directory cannot be written to or a capture is
@@ -123,10 +133,10 @@ def capture(
 
 
 def _describe(
-    group: Any, collective: str, op: str, how: tuple[str, str], source: Source
+    group: Any, collective: str, op: str, how: tuple[str, str], source: Source, place: str
 ) -> CallEntry:
     where = _caller()
-    name = f"{where} {source.shape} {source.dtype}"
+    name = f"{where}{place} {source.shape} {source.dtype}"
     return {
         "site": name,
         "id": f"{group.name} {collective} {name}",

@@ -256,15 +256,15 @@ class Communicator(CopyCalls, MoveCalls, LearnedState):
         :param tensors: of the same shapes and types, in the same order, on every rank. Tensors of
             one element type are one call; several types are as many calls in flight together.
         :param out: arrays of those shapes and types to write to; may be ``tensors``.
-        :param site: of codecs with ``+feedback``, as in :meth:`all_reduce`: one name for the list.
+        :param max_rel_error: as in :meth:`all_reduce`, of all tensors taken together.
+        :param site: as in :meth:`all_reduce`: one name for the list.
 
         Each tensor begins a block of its own, so its neighbours do not affect its error, and one
         shorter than a block costs a whole block on the wire. (``sum8:tensor`` and ``sum:exp`` have
-        no blocks: what is sent together has one scale.) ``codec="auto"`` goes by what codecs
-        guarantee.
+        no blocks: what is sent together has one scale.)
         """
         how = call_options(codec, plan, timeout_ms, max_rel_error, attended=True, site=site)
-        return start_coalesced(self._core, tensors, op, out, how).result()
+        return self._all_reduce_coalesced(tensors, op, out, how, (codec, plan)).result()
 
     def all_reduce_coalesced_async(
         self,
@@ -280,7 +280,7 @@ class Communicator(CopyCalls, MoveCalls, LearnedState):
     ) -> Work[list[Array]]:
         """:meth:`all_reduce_coalesced` in the background."""
         how = call_options(codec, plan, timeout_ms, max_rel_error, attended=False, site=site)
-        return start_coalesced(self._core, tensors, op, out, how)
+        return self._all_reduce_coalesced(tensors, op, out, how, (codec, plan))
 
     def reduce_scatter(
         self,
@@ -399,6 +399,24 @@ class Communicator(CopyCalls, MoveCalls, LearnedState):
         how.channels = source.shape[-1] if len(source.shape) > 1 else 0
         core = self._core.start_all_reduce(source.data, target.data, source.dtype, op, how, *added)
         return Work(core, target)
+
+    def _all_reduce_coalesced(
+        self,
+        tensors: Sequence[Array],
+        op: str,
+        out: Sequence[Any] | None,
+        how: _core.CallOptions,
+        asked: tuple[str, str],
+    ) -> Work[list[Array]]:
+        capture = CommunicatorCapture.running
+        if capture is None:
+            return start_coalesced(self._core, tensors, op, out, how)
+
+        def recorded(index: int, source: Source, target: Target) -> Target:
+            place = f"[{index}]"
+            return capture.record(self, "all_reduce", op, asked, source, target, place)
+
+        return start_coalesced(self._core, tensors, op, out, how, recorded)
 
     def _reduce_scatter(
         self, x: Array, op: str, out: Any, how: _core.CallOptions, asked: tuple[str, str]

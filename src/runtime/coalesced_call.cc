@@ -36,16 +36,16 @@ CoalescedCall::CoalescedCall(std::shared_ptr<Member> member, std::shared_ptr<Mem
   options_.site = {};
 }
 
-Status CoalescedCall::check() const {
-  if (options_.residual != nullptr || options_.bias != nullptr || options_.bias_count != 0) {
+Status CoalescedCall::check(std::span<const TensorRef> tensors, const CallOptions& options) {
+  if (options.residual != nullptr || options.bias != nullptr || options.bias_count != 0) {
     return invalid_argument(
         "a residual or a bias is added in all_reduce of one array, not in all_reduce_coalesced; "
         "leave them out");
   }
   const size_t count_max = std::numeric_limits<size_t>::max() / 64;
   size_t total = 0;
-  for (size_t i = 0; i < tensors_.size(); ++i) {
-    const TensorRef& tensor = tensors_[i];
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const TensorRef& tensor = tensors[i];
     if (tensor.count == 0) continue;
     if (tensor.input == nullptr || tensor.output == nullptr) {
       return invalid_argument("tensor " + std::to_string(i) + " of all_reduce_coalesced, of " +
@@ -59,8 +59,12 @@ Status CoalescedCall::check() const {
     }
     total += tensor.count;
   }
-  if (tensors_.size() > std::numeric_limits<uint32_t>::max()) {
+  if (tensors.size() > std::numeric_limits<uint32_t>::max()) {
     return invalid_argument("all_reduce_coalesced takes at most 2^32 - 1 tensors");
+  }
+  if (options.timeout_ms < 0) {
+    return invalid_argument("timeout_ms is " + std::to_string(options.timeout_ms) +
+                            "; pass a positive number, or 0 for the communicator's");
   }
   return {};
 }
@@ -111,13 +115,9 @@ uint64_t CoalescedCall::make_checksum() const {
 }
 
 Status CoalescedCall::start(int64_t default_timeout_ms) {
-  TERSUM_RETURN_IF_ERROR(check());
+  TERSUM_RETURN_IF_ERROR(check(tensors_, options_));
   const Result<const Codec*> codec = find_codec(codec_, type_, op_);
   if (!codec.ok()) return codec.status();
-  if (options_.timeout_ms < 0) {
-    return invalid_argument("timeout_ms is " + std::to_string(options_.timeout_ms) +
-                            "; pass a positive number, or 0 for the communicator's");
-  }
   make_buckets(codec.value()->block());
   checksum_ = make_checksum();
   if (buckets_.size() >= size_t{1} << kBucketBits) {

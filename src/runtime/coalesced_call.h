@@ -41,6 +41,9 @@ class CoalescedCall final : public WorkImpl, public std::enable_shared_from_this
                 std::shared_ptr<ScratchPool> scratch, std::span<const TensorRef> tensors,
                 DataType type, ReduceOp op, const CallOptions& options);
 
+  // What is wrong with a list, whatever its codec.
+  static Status check(std::span<const TensorRef> tensors, const CallOptions& options);
+
   // kInvalidArgument and kUnsupported: nothing was started.
   Status start(int64_t default_timeout_ms);
 
@@ -63,7 +66,6 @@ class CoalescedCall final : public WorkImpl, public std::enable_shared_from_this
     std::shared_ptr<Operation> operation;
   };
 
-  Status check() const;
   void make_buckets(size_t block);
   [[nodiscard]] uint64_t make_checksum() const;
   void launch(Slot& slot);

@@ -11,6 +11,7 @@
 #include "runtime/group_id.h"
 #include "runtime/process_node.h"
 #include "runtime/rendezvous.h"
+#include "runtime/tuning/list_sample.h"
 #include "runtime/tuning/tuning_key.h"
 
 namespace tersum {
@@ -151,9 +152,10 @@ Work CommunicatorImpl::start_coalesced(std::span<const TensorRef> tensors, DataT
     count = std::min(count + tensor.count, CoalescedCall::kBucketBytes / element_bytes(type));
   }
   CallArguments bucket{Collective::kAllReduce, nullptr, nullptr, count, type, op, 0};
-  bucket.tensors = 1;
+  // Lists of other lengths are other sites.
+  bucket.tensors = std::max<uint64_t>(list_values(tensors), 1);
   std::string codec;
-  const Result<CallOptions> settled = settle(bucket, call_options, codec);
+  const Result<CallOptions> settled = settle(bucket, call_options, codec, tensors);
   if (!settled.ok()) return Work(std::make_shared<FailedWork>(settled.status()));
   const std::shared_ptr<Member> lane = lanes_.everybody();
   if (lane == nullptr) return Work(std::make_shared<FailedWork>(left()));

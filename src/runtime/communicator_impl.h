@@ -75,15 +75,16 @@ class CommunicatorImpl {
     PathChoice choice;
   };
   // `call_options` with codec and plan settled; tunes the group first where that is needed. The
-  // codec's text is kept in `codec`.
+  // codec's text is kept in `codec`. `tensors`: of a coalesced call; `arguments` are those of one
+  // of its buckets.
   Result<CallOptions> settle(const CallArguments& arguments, const CallOptions& call_options,
-                             std::string& codec);
+                             std::string& codec, std::span<const TensorRef> tensors = {});
   // Of a call that leaves nothing open.
   Status run_settled(const CallArguments& arguments, const CallOptions& call_options);
   // Has the group measure what codecs do to the call's values if that is due. Blocks then, as
   // tuning does, and lowers what is left of the call's time.
   Status sample_errors(const PathContext& context, const CallArguments& arguments,
-                       CallOptions& call_options);
+                       std::span<const TensorRef> tensors, CallOptions& call_options);
   // With choice_mutex_ held.
   [[nodiscard]] PathContext choice_context(const CallArguments& arguments,
                                            const CallOptions& call_options) const;

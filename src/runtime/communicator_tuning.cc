@@ -4,7 +4,9 @@
 #include "codec/codec.h"
 #include "plan/collective_rules.h"
 #include "plan/plan.h"
+#include "runtime/coalesced_call.h"
 #include "runtime/communicator_impl.h"
+#include "runtime/tuning/list_sample.h"
 #include "runtime/tuning/path_choice.h"
 #include "runtime/tuning/tuner.h"
 
@@ -15,7 +17,18 @@ constexpr size_t kRecentChoicesKept = 16;
 
 bool same_call(const CallArguments& a, const CallArguments& b) {
   return a.collective == b.collective && a.count == b.count && a.type == b.type && a.op == b.op &&
-         (a.tensors != 0) == (b.tensors != 0);
+         a.tensors == b.tensors;
+}
+
+// What ErrorSamples::measure() says of the array that the list is, `count` values long.
+std::vector<double> measure_list(const CallArguments& arguments, std::span<const TensorRef> tensors,
+                                 const CallOptions& call_options, size_t count, uint64_t call) {
+  const std::vector<std::byte> runs = list_runs(
+      tensors, arguments.type, ErrorSamples::run_starts(count, call), ErrorSamples::kRunValues);
+  CallArguments sampled = arguments;
+  sampled.input = runs.data();
+  const size_t values = runs.size() / element_bytes(arguments.type);
+  return ErrorSamples::measure(sampled, call_options, values, call);
 }
 
 }  // namespace
@@ -26,7 +39,8 @@ bool CommunicatorImpl::leaves_open(const CallOptions& call_options) const {
 }
 
 Result<CallOptions> CommunicatorImpl::settle(const CallArguments& arguments,
-                                             const CallOptions& call_options, std::string& codec) {
+                                             const CallOptions& call_options, std::string& codec,
+                                             std::span<const TensorRef> tensors) {
   PathContext context{member_->size(), member_->topology.get(), nullptr, &rules_, {}};
   {
     const std::lock_guard lock(choice_mutex_);
@@ -36,7 +50,7 @@ Result<CallOptions> CommunicatorImpl::settle(const CallArguments& arguments,
   if (needs_tuning(context, arguments, call_options)) TERSUM_RETURN_IF_ERROR(tune(false));
   CallOptions settled = call_options;
   if (wants_samples(context, arguments, call_options)) {
-    TERSUM_RETURN_IF_ERROR(sample_errors(context, arguments, settled));
+    TERSUM_RETURN_IF_ERROR(sample_errors(context, arguments, tensors, settled));
   }
   Result<PathChoice> choice = remembered_choice(arguments, call_options);
   if (!choice.ok()) return choice.status();
@@ -47,8 +61,11 @@ Result<CallOptions> CommunicatorImpl::settle(const CallArguments& arguments,
 }
 
 Status CommunicatorImpl::sample_errors(const PathContext& context, const CallArguments& arguments,
+                                       std::span<const TensorRef> tensors,
                                        CallOptions& call_options) {
-  TERSUM_RETURN_IF_ERROR(check_call(*member_, arguments, call_options));
+  const bool is_list = arguments.tensors != 0;
+  TERSUM_RETURN_IF_ERROR(is_list ? CoalescedCall::check(tensors, call_options)
+                                 : check_call(*member_, arguments, call_options));
   constexpr int64_t kNsPerMs = 1'000'000;
   const int64_t start_ns = progress_->clock().now_ns();
   const int64_t all_ms =
@@ -57,7 +74,8 @@ Status CommunicatorImpl::sample_errors(const PathContext& context, const CallArg
     return std::max<int64_t>(all_ms - (progress_->clock().now_ns() - start_ns) / kNsPerMs, 1);
   };
   const std::lock_guard one_at_a_time(sampling_mutex_);
-  const size_t count = arguments.count * part_count(arguments.collective, context.size);
+  const size_t count = is_list ? list_values(tensors)
+                               : arguments.count * part_count(arguments.collective, context.size);
   uint64_t call = 0;
   {
     const std::lock_guard lock(member_->mutex);
@@ -69,7 +87,9 @@ Status CommunicatorImpl::sample_errors(const PathContext& context, const CallArg
   }
   const Result<PlanErrorTerms> terms = error_terms(context, arguments, call_options);
   if (!terms.ok()) return terms.status();
-  std::vector<double> message = ErrorSamples::measure(arguments, call_options, count, call);
+  std::vector<double> message = is_list
+                                    ? measure_list(arguments, tensors, call_options, count, call)
+                                    : ErrorSamples::measure(arguments, call_options, count, call);
   CallOptions exactly;
   exactly.codec = "exact";
   exactly.timeout_ms = left_ms();

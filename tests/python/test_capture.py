@@ -91,6 +91,43 @@ def test_each_rank_keeps_its_part_of_a_reduce_scatter(run_group: RunGroup, tmp_p
         assert stored.tobytes() == results[entry["rank"]].tobytes()
 
 
+def test_each_tensor_of_a_list_is_a_site(run_group: RunGroup, tmp_path: Path) -> None:
+    def tensors(step: int, rank: int) -> list[np.ndarray]:
+        lists = [values_of(step, rank, 8, 16), values_of(50 + step, rank, 300)]
+        return [*lists, np.arange(5), values_of(90 + step, rank, 300).astype(np.float16)]
+
+    def body(group: tersum.Communicator) -> list[list[np.ndarray]]:
+        found = []
+        for step in range(3):
+            x = tensors(step, group.rank)
+            out = x if step == 1 else None
+            found.append(group.all_reduce_coalesced(x, codec="int8/32", out=out))
+        return found
+
+    plain = run_group(2, body)
+    with tersum.capture(tmp_path, calls=2):
+        captured = run_group(2, body)
+    for lists, others in zip(captured, plain, strict=True):
+        for one, other in zip(lists, others, strict=True):
+            assert [x.tobytes() for x in one] == [x.tobytes() for x in other]
+    sites = read_capture(tmp_path)
+    assert sorted(site.dtype for site in sites) == ["float16", "float32", "float32"]
+    assert all(len(site.calls) == 2 for site in sites)
+    for site in sites:
+        index = {(8 * 16, "float32"): 0, (300, "float32"): 1, (300, "float16"): 3}[
+            (site.count, site.dtype)
+        ]
+        for step, inputs in enumerate(site.inputs(2)):
+            for rank, values in enumerate(inputs):
+                wanted = tensors(step, rank)[index].astype(np.float32).ravel()
+                np.testing.assert_array_equal(np.ravel(values), wanted)
+    entries = index_of(tmp_path)
+    assert {entry["collective"] for entry in entries} == {"all_reduce"}
+    assert {entry["site"].partition("[")[2].partition("]")[0] for entry in entries} == {
+        *("0", "1", "3")
+    }
+
+
 def test_what_cannot_be_quantized_is_left_out(run_group: RunGroup, tmp_path: Path) -> None:
     def body(group: tersum.Communicator) -> None:
         group.all_reduce(np.arange(8))

@@ -51,24 +51,24 @@ double digest_of(const CallArguments& arguments, const CallOptions& options) {
   fold(arguments.type);
   fold(arguments.op);
   fold(arguments.count);
+  fold(arguments.tensors);
   return static_cast<double>(digest >> 28);
 }
 
-// Which runs of kRunValues are looked at: evenly spaced, elsewhere at each call.
-std::vector<size_t> run_starts(size_t count, uint64_t call) {
-  const size_t runs = (count + ErrorSamples::kRunValues - 1) / ErrorSamples::kRunValues;
-  const size_t taken = std::min(runs, ErrorSamples::kRuns);
+}  // namespace
+
+std::vector<size_t> ErrorSamples::run_starts(size_t count, uint64_t call) {
+  const size_t runs = (count + kRunValues - 1) / kRunValues;
+  const size_t taken = std::min(runs, kRuns);
   const double phase = std::ldexp(static_cast<double>(scrambled(call) >> 11), -53);
   std::vector<size_t> starts(taken);
   for (size_t i = 0; i < taken; ++i) {
     const double place =
         (static_cast<double>(i) + phase) * static_cast<double>(runs) / static_cast<double>(taken);
-    starts[i] = std::min(static_cast<size_t>(place), runs - 1) * ErrorSamples::kRunValues;
+    starts[i] = std::min(static_cast<size_t>(place), runs - 1) * kRunValues;
   }
   return starts;
 }
-
-}  // namespace
 
 const std::vector<std::string_view>& ErrorSamples::ladder() {
   static const auto* const codecs = new std::vector<std::string_view>{
@@ -92,7 +92,8 @@ const ErrorSamples::Site* ErrorSamples::find(const CallArguments& arguments,
                                              const CallOptions& options) const {
   const auto found = std::find_if(sites_.begin(), sites_.end(), [&](const Site& site) {
     return site.collective == arguments.collective && site.type == arguments.type &&
-           site.op == arguments.op && site.count == arguments.count && site.name == options.site;
+           site.op == arguments.op && site.count == arguments.count &&
+           site.tensors == arguments.tensors && site.name == options.site;
   });
   return found == sites_.end() ? nullptr : &*found;
 }
@@ -109,6 +110,7 @@ ErrorSamples::Site& ErrorSamples::take(const CallArguments& arguments, const Cal
                     arguments.type,
                     arguments.op,
                     arguments.count,
+                    arguments.tensors,
                     std::string(options.site),
                     0,
                     0,

@@ -53,6 +53,10 @@ class ErrorSamples {
   [[nodiscard]] bool is_due(const CallArguments& arguments, const CallOptions& options,
                             uint64_t call) const;
 
+  // Which runs of kRunValues values are looked at, of `count`: evenly spaced, elsewhere at each
+  // call; in ascending order.
+  [[nodiscard]] static std::vector<size_t> run_starts(size_t count, uint64_t call);
+
   // What this rank adds to the group's message: a sample, then the squared error of each codec of
   // the ladder on it, then the site's digest. `count` values are the whole input.
   [[nodiscard]] static std::vector<double> measure(const CallArguments& arguments,
@@ -77,6 +81,7 @@ class ErrorSamples {
     DataType type;
     ReduceOp op;
     size_t count;
+    uint64_t tensors;
     std::string name;
     uint64_t taken = 0;    // messages
     uint64_t samples = 0;  // of them that taught something

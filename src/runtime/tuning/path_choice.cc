@@ -212,7 +212,7 @@ Result<PlanErrorTerms> error_terms(const PathContext& context, const CallArgumen
 bool wants_samples(const PathContext& context, const CallArguments& arguments,
                    const CallOptions& options) {
   if (options.codec != kAutoCodec || !(options.max_rel_error > 0)) return false;
-  if (!std::isfinite(options.max_rel_error) || arguments.tensors != 0) return false;
+  if (!std::isfinite(options.max_rel_error)) return false;
   if (!reduces(arguments.collective)) return false;
   const TuningRule* rule = rule_for(context, arguments);
   if (rule != nullptr && !rule->codec.empty()) return false;
