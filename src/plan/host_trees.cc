@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "plan/binomial_trees.h"
+#include "plan/collective_rules.h"
 #include "plan/plan_trees.h"
 
 namespace tersum {
@@ -133,6 +134,17 @@ PlanTrees one_tree(Hosts hosts) {
   return trees;
 }
 
+// Of the way out only what leads to the one rank that ends with the chunk: the ranks on it hand the
+// bytes on and keep nothing.
+void keep_way_to(int receiver, ChunkTree& tree) {
+  const std::vector<int> source = std::move(tree.source);
+  tree.source.assign(source.size(), kNotInTree);
+  for (int rank = receiver; rank >= 0; rank = source[at(rank)]) {
+    tree.source[at(rank)] = source[at(rank)];
+  }
+  tree.source[at(tree.owner)] = kTreeRoot;
+}
+
 }  // namespace
 
 Result<PlanTrees> host_trees(const PlanRequest& request) {
@@ -146,6 +158,8 @@ Result<PlanTrees> host_trees(const PlanRequest& request) {
     const int owner = owner_of(request, chunk);
     const std::vector<int> parents = host_parents(hosts, hosts.host_of[at(owner)], is_tree);
     fill_over_hosts(hosts, owner, parents, place_of(hosts, owner), tree);
+    const PartRule rule = part_rule(request.collective, request.size, request.root, chunk);
+    if (rule.receiver != kEveryRank) keep_way_to(rule.receiver, tree);
   };
   return trees;
 }

@@ -11,7 +11,8 @@
 // No message goes between ranks that the topology does not join.
 //
 // Order of a rank's steps on one chunk: (receive_add)* (send_partial | finish)? ; then, after
-// finish, (send_final)*; or, for a rank that is not the owner, receive_store (forward)*. In a
+// finish, (send_final)*; or, for a rank that is not the owner, receive_store (forward)*, where one
+// that does not end with the chunk only hands it on. In a
 // replicated plan instead: (send_partial)* (receive_add)* finish. The receive_adds of a chunk are
 // listed by ascending peer. A rank's whole list is in causal order: run strictly in order on every
 // rank, with sends that never wait, it comes to its end.
@@ -34,7 +35,7 @@ enum class StepKind : uint8_t {
   kSendPartial,   // send own contribution plus all that was added, encoded, to peer
   kFinish,        // this rank owns the chunk: the value is final; encode once if it is sent on
   kSendFinal,     // send the final bytes to peer
-  kReceiveStore,  // receive the final bytes from peer, decode them into the output
+  kReceiveStore,  // receive the final bytes from peer, decode them into the output if it is there
   kForward,       // send the final bytes as received, unchanged, to peer
 };
 

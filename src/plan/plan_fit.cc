@@ -51,6 +51,10 @@ bool serves(PlanKind kind, Collective collective) {
     case Collective::kBroadcast:
       return kind == PlanKind::kRing || kind == PlanKind::kBidirectionalRing ||
              kind == PlanKind::kTree;
+    case Collective::kAllToAll:
+    case Collective::kGather:
+    case Collective::kScatter:
+      return kind == PlanKind::kTree;
     default:
       return false;
   }

@@ -67,6 +67,7 @@ struct RankWalk {
   int last_added_peer = -1;
   uint32_t adds = 0;
   uint32_t partials = 0;
+  uint32_t forwards = 0;
 };
 
 class Verifier {
@@ -227,6 +228,7 @@ Status Verifier::walk_step(const StepAt& at, RankWalk& walk) {
       return ok_status();
     case StepKind::kForward:
       if (walk.stage != Stage::kStored) return breach_at(at, "nothing is stored here yet");
+      ++walk.forwards;
       return ok_status();
   }
   return breach_at(at, "no such kind of step");
@@ -256,7 +258,7 @@ Status Verifier::check_outcome() {
     if (due.ends_with(rank) && walk.stage != Stage::kStored) {
       return breach_of_chunk(name + " does not end with it");
     }
-    if (!due.ends_with(rank) && walk.stage == Stage::kStored) {
+    if (!due.ends_with(rank) && walk.stage == Stage::kStored && walk.forwards == 0) {
       return breach_of_chunk(name + " stores what it has no room for");
     }
   }
@@ -345,7 +347,8 @@ Status Verifier::carry_replicated() {
 }
 
 // (4) Every rank that ends with the chunk, but for the owner, stores once, so each has one gather
-// message coming in; if all are reached from the owner, they form a tree. Nobody else stores.
+// message coming in; if all are reached from the owner, they form a tree. Nobody else stores, but
+// for those who hand it on.
 Status Verifier::reach_everybody() {
   if (plan_.replicated) return ok_status();
   std::vector<char> reached(size_, 0);

@@ -341,16 +341,17 @@ bool Operation::store_slice(Node& node, uint32_t role_index) {
     }
     send_slice(node, role.forwards, slice, slot, bytes);
   }
-  const int64_t begin_ns = trace_start(node.trace());
   const std::byte* const wire = message.payload.data();
-  if (past_cache()) {
-    decode_past_cache(codec, wire, count, output_slice(role, slice), place_of(role, slice),
-                      decoded_);
-  } else {
-    codec.decode(wire, count, output_slice(role, slice), place_of(role, slice));
-  }
-  if (TraceRecorder* trace = node.trace()) {
-    trace_slice(*trace, TraceKind::kDecode, begin_ns, role, slice, bytes);
+  if (std::byte* const out = output_slice(role, slice)) {
+    const int64_t begin_ns = trace_start(node.trace());
+    if (past_cache()) {
+      decode_past_cache(codec, wire, count, out, place_of(role, slice), decoded_);
+    } else {
+      codec.decode(wire, count, out, place_of(role, slice));
+    }
+    if (TraceRecorder* trace = node.trace()) {
+      trace_slice(*trace, TraceKind::kDecode, begin_ns, role, slice, bytes);
+    }
   }
   read_report(wire, bytes);
   consume(node, role.store.first, slice);

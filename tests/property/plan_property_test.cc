@@ -105,8 +105,9 @@ RC_GTEST_PROP(PlanProperty, WhatFitsATopologyIsRightThere, ()) {
 
 RC_GTEST_PROP(PlanProperty, TheChoiceFitsWheneverAnyPlanDoes, ()) {
   const auto topology = any_topology();
-  const auto collective = *rc::gen::element(Collective::kAllReduce, Collective::kReduceScatter,
-                                            Collective::kAllGather, Collective::kBroadcast);
+  const auto collective = *rc::gen::element(
+      Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather,
+      Collective::kBroadcast, Collective::kAllToAll, Collective::kGather, Collective::kScatter);
   const auto bytes = *rc::gen::element<size_t>(1, 10'000, 1'000'000, 1'000'000'000);
   const PlanKind kind = choose_plan(collective, topology->ranks(), bytes, topology.get());
   PlanRequest request = request_of({collective, kind}, topology->ranks(), 10'000);

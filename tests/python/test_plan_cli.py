@@ -124,9 +124,16 @@ def test_a_thousand_ranks_are_quick_enough_for_a_command(capsys: Any) -> None:
     assert facts["plans"][0]["plan"] == "torus"
 
 
-def test_no_plan_that_fits_is_a_failure(capsys: Any) -> None:
-    assert main(["plan", "--topology", "ring4", "--bytes", "1M", "--op", "gather"]) == 1
-    assert "no plan of gather fits ring4" in capsys.readouterr().out
+def test_parts_of_ranks_that_are_no_neighbours_travel_by_a_tree(capsys: Any) -> None:
+    for op in ("gather", "scatter", "all_to_all"):
+        assert main(["plan", "--topology", "ring4", "--bytes", "1M", "--op", op]) == 0
+        assert "tree is the only plan that fits" in capsys.readouterr().out
+
+
+def test_no_plan_that_fits_is_said() -> None:
+    misfit = Prediction("two_step", "no link", 0, 0, 0, 0, 0, 0, "")
+    study = Study("gather", 1 << 20, "ring4", 4, 4, 260e3, 1e-3, (misfit,))
+    assert study.verdict() == "no plan of gather fits ring4"
 
 
 @pytest.mark.parametrize(

@@ -194,7 +194,7 @@ TEST(CostModel, MisfitsComeLastWithTheirReason) {
             std::string_view::npos);
   CostRequest gather = only_wires(*topology);
   gather.collective = Collective::kGather;
-  EXPECT_EQ(choose_plan_by_cost(gather), PlanKind::kTwoStep);
+  EXPECT_EQ(choose_plan_by_cost(gather), PlanKind::kTree);
   EXPECT_FALSE(price_plan(gather, PlanKind::kRing).ok());
   EXPECT_FALSE(price_plan(gather, PlanKind::kAuto).ok());
 }

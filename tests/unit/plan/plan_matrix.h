@@ -53,6 +53,9 @@ inline constexpr Algorithm kAlgorithms[] = {
     {Collective::kAllToAll, PlanKind::kTwoStep},
     {Collective::kGather, PlanKind::kTwoStep},
     {Collective::kScatter, PlanKind::kTwoStep},
+    {Collective::kAllToAll, PlanKind::kTree},
+    {Collective::kGather, PlanKind::kTree},
+    {Collective::kScatter, PlanKind::kTree},
 };
 
 // Into how many equal parts a collective's array falls.

@@ -202,8 +202,16 @@ inline Promise promise_of(const Plan& plan, size_t chunk) {
   return promise;
 }
 
+// Whether a rank hands the chunk on to others as it came.
+inline bool hands_on(const Plan& plan, size_t rank, size_t chunk) {
+  for (const Step& step : plan.steps[rank]) {
+    if (step.kind == StepKind::kForward && step.chunk == chunk) return true;
+  }
+  return false;
+}
+
 // Empty when the walk gave every rank what the collective promises it, else what is wrong. Who
-// gives a value away keeps it in the plan's terms, wanted or not.
+// gives a value away, or hands it on, keeps it in the plan's terms, wanted or not.
 inline std::string wrong_in(const Plan& plan, const WalkResult& result) {
   if (!result.failure.empty()) return result.failure;
   if (result.messages_left > 0) return std::to_string(result.messages_left) + " messages left";
@@ -212,7 +220,8 @@ inline std::string wrong_in(const Plan& plan, const WalkResult& result) {
     for (size_t rank = 0; rank < static_cast<size_t>(plan.size); ++rank) {
       const auto& value = result.values[rank][chunk];
       const bool has_given = !promise.reduces && rank == promise.source;
-      const bool wants = promise.wanted[rank] != 0 || has_given;
+      const bool wants = promise.wanted[rank] != 0 || has_given ||
+                         (value.has_value() && hands_on(plan, rank, chunk));
       if (wants != value.has_value()) return "a rank ends with too much or too little";
       if (!wants) continue;
       for (size_t from = 0; from < static_cast<size_t>(plan.size); ++from) {

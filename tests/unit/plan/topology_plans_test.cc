@@ -201,9 +201,9 @@ TEST(TopologyPlans, AMisfitNamesTheMissingLinkAndWhatFits) {
   expect_misfit(*ring, Collective::kBroadcast, PlanKind::kTwoStep,
                 "two_step needs a link between rank 1 and rank 3; topology ring4 has none; use "
                 "ring, bidirectional_ring or tree");
-  expect_misfit(*ring, Collective::kGather, PlanKind::kTwoStep,
-                "two_step needs a link between rank 0 and rank 2; topology ring4 has none; no plan "
-                "of gather fits it");
+  expect_misfit(
+      *ring, Collective::kGather, PlanKind::kTwoStep,
+      "two_step needs a link between rank 0 and rank 2; topology ring4 has none; use tree");
   const auto line = parse_topology(R"({"name": "line", "rate": "1gbit", "hosts": ["a", "b", "c"],
       "links": [{"between": ["a", "b"]}, {"between": ["b", "c"]}]})")
                         .value();
@@ -250,6 +250,32 @@ TEST(TopologyPlans, OneRanksStepsAreThoseOfTheWholePlan) {
   }
 }
 
+// On a line what 0 has for 3 passes through 1 and 2, and nobody else; they keep nothing of it.
+TEST(TopologyPlans, WhatIsNotForNeighboursIsHandedOn) {
+  const auto line = parse_topology(R"({"rate": "1gbit", "hosts": ["a", "b", "c", "d"],
+      "links": [{"between": ["a", "b"]}, {"between": ["b", "c"]}, {"between": ["c", "d"]}]})")
+                        .value();
+  const Plan plan = must_make(request_on(*line, Collective::kAllToAll, PlanKind::kTree));
+  const auto steps_of = [&](size_t rank) {
+    std::vector<Step> steps;
+    for (const Step& step : plan.steps[rank]) {
+      if (step.chunk == 3) steps.push_back(step);
+    }
+    return steps;
+  };
+  EXPECT_EQ(steps_of(0),
+            (std::vector<Step>{{StepKind::kFinish, -1, 3}, {StepKind::kSendFinal, 1, 3}}));
+  EXPECT_EQ(steps_of(1),
+            (std::vector<Step>{{StepKind::kReceiveStore, 0, 3}, {StepKind::kForward, 2, 3}}));
+  EXPECT_EQ(steps_of(2),
+            (std::vector<Step>{{StepKind::kReceiveStore, 1, 3}, {StepKind::kForward, 3, 3}}));
+  EXPECT_EQ(steps_of(3), (std::vector<Step>{{StepKind::kReceiveStore, 2, 3}}));
+  Plan cut = plan;
+  std::erase_if(cut.steps[2], [](const Step& s) { return s == Step{StepKind::kForward, 3, 3}; });
+  std::erase_if(cut.steps[3], [](const Step& s) { return s.chunk == 3; });
+  EXPECT_FALSE(verify_plan(cut).ok());
+}
+
 // What the executor shares its memory out among is what the steps need.
 TEST(TopologyPlans, IncomingFlowsAreThoseOfTheBusiestRank) {
   for (const Algorithm& algorithm : kAlgorithms) {
@@ -292,7 +318,9 @@ TEST(ChoosePlanOnATopology, TakesWhatFitsAndLoadsTheLinksLeast) {
   EXPECT_EQ(choice("ring8", Collective::kAllReduce, kLarge), PlanKind::kBidirectionalRing);
   EXPECT_EQ(choice("ring8", Collective::kAllGather, kLarge), PlanKind::kBidirectionalRing);
   EXPECT_EQ(choice("ring8", Collective::kAllReduce, 1000), PlanKind::kTree);
-  EXPECT_EQ(choice("ring8", Collective::kAllToAll, kLarge), PlanKind::kTwoStep);
+  EXPECT_EQ(choice("ring8", Collective::kAllToAll, kLarge), PlanKind::kTree);
+  EXPECT_EQ(choice("torus2x4", Collective::kGather, 1000), PlanKind::kTree);
+  EXPECT_EQ(choice("mesh4", Collective::kAllToAll, kLarge), PlanKind::kTwoStep);
   EXPECT_EQ(choice("mesh4", Collective::kAllReduce, kLarge), PlanKind::kTwoStep);
   EXPECT_EQ(choice("star8", Collective::kAllReduce, kLarge), PlanKind::kTwoStep);
   EXPECT_EQ(choice("mesh4", Collective::kAllReduce, 1000), PlanKind::kOneShot);

@@ -54,6 +54,56 @@ TEST_P(TopologyGroup, SumsOfAnyLengthAreRightAndTheSameEverywhere) {
   }
 }
 
+// What i has for j, and what the root has or gets, passes through the ranks between.
+TEST_P(TopologyGroup, PartsReachRanksThatAreNoNeighbours) {
+  Cluster cluster = make_cluster();
+  const auto ranks = static_cast<size_t>(cluster.size());
+  const auto mark = [](size_t from, size_t to) { return static_cast<float>(100 * from + to + 1); };
+  for (const size_t count : {size_t{0}, size_t{1}, size_t{777}, size_t{20'001}}) {
+    const int root = static_cast<int>(count % ranks);
+    std::vector<std::vector<float>> all(ranks), out(ranks, std::vector<float>(ranks * count));
+    for (size_t from = 0; from < ranks; ++from) {
+      for (size_t to = 0; to < ranks; ++to) {
+        all[from].insert(all[from].end(), count, mark(from, to));
+      }
+    }
+    const auto expect_part = [&](size_t rank, size_t part, float value) {
+      const auto begin = out[rank].begin() + static_cast<ptrdiff_t>(part * count);
+      EXPECT_EQ(std::vector<float>(begin, begin + static_cast<ptrdiff_t>(count)),
+                std::vector<float>(count, value))
+          << "rank " << rank << ", part " << part << " of " << count;
+    };
+    const auto run = [&](const auto& start) {
+      for (const Status& status : cluster.run(start))
+        EXPECT_TRUE(status.ok()) << status.to_string();
+    };
+    run([&](int rank, Communicator& group) {
+      const auto r = static_cast<size_t>(rank);
+      return group.start_all_to_all(all[r].data(), out[r].data(), count, DataType::kFloat32,
+                                    kExact);
+    });
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      for (size_t from = 0; from < ranks; ++from) expect_part(rank, from, mark(from, rank));
+    }
+    run([&](int rank, Communicator& group) {
+      const auto r = static_cast<size_t>(rank);
+      return group.start_gather(all[r].data(), rank == root ? out[r].data() : nullptr, count,
+                                DataType::kFloat32, root, kExact);
+    });
+    for (size_t from = 0; from < ranks; ++from) {
+      expect_part(static_cast<size_t>(root), from, mark(from, 0));
+    }
+    run([&](int rank, Communicator& group) {
+      const auto r = static_cast<size_t>(rank);
+      return group.start_scatter(rank == root ? all[r].data() : nullptr, out[r].data(), count,
+                                 DataType::kFloat32, root, kExact);
+    });
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      expect_part(rank, 0, mark(static_cast<size_t>(root), rank));
+    }
+  }
+}
+
 // Ranks leave as soon as their own last call has ended; what passes through them must have.
 TEST_P(TopologyGroup, NobodyIsCutOffByARankThatLeavesEarly) {
   for (uint64_t seed = 1; seed <= 5; ++seed) {
