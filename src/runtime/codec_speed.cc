@@ -1,61 +1,22 @@
 #include "tersum/codec_speed.h"
 
-#include <algorithm>
-#include <cstring>
 #include <utility>
 #include <vector>
 
 #include "base/median.h"
-#include "codec/codec.h"
-#include "platform/system_clock.h"
+#include "runtime/codec_timing.h"
 
 namespace tersum {
-namespace {
-
-// Long against the clock's tick, short against a time slice of the system's.
-constexpr size_t kValuesPerSample = 256 * 1024;
-
-template <typename Run>
-double seconds_of(const SystemClock& clock, size_t repeats, const Run& run) {
-  const int64_t start = clock.now_ns();
-  for (size_t i = 0; i < repeats; ++i) run();
-  return static_cast<double>(std::max<int64_t>(clock.now_ns() - start, 1)) * 1e-9;
-}
-
-// Makes the compiler believe that somebody reads what was written.
-void use(const void* memory) { asm volatile("" : : "r"(memory) : "memory"); }
-
-}  // namespace
 
 Result<CodecSpeed> measure_codec_speed(std::string_view spec, std::span<const float> values,
                                        size_t rounds) {
-  const Result<const Codec*> found = find_codec(spec, DataType::kFloat32, ReduceOp::kSum);
-  if (!found.ok()) return found.status();
-  if (values.empty() || rounds == 0) {
-    return invalid_argument("a codec's speed is measured on one value or more, once or more often");
-  }
-  const Codec& codec = *found.value();
-  const size_t count = values.size();
-  std::vector<std::byte> wire(codec.wire_bytes(count));
-  std::vector<float> copy(values.begin(), values.end());
-  std::vector<float> sum(count);
-  const std::byte* const wires[] = {wire.data()};
-  const auto run_copy = [&] {
-    std::memcpy(copy.data(), values.data(), count * sizeof(float));
-    use(copy.data());
-  };
-  const auto run_encode = [&] { codec.encode(values.data(), count, wire.data()); };
-  const auto run_add = [&] {
-    codec.combine(wires, copy.data(), 0, count, {}, nullptr, sum.data());
-  };
-  const SystemClock clock;
-  const size_t repeats = std::max<size_t>(1, kValuesPerSample / count);
+  Result<CodecTiming> timing = time_codec(spec, values, rounds);
+  if (!timing.ok()) return timing.status();
   std::vector<double> encode(rounds);
   std::vector<double> add(rounds);
   for (size_t round = 0; round < rounds; ++round) {
-    const double base = seconds_of(clock, repeats, run_copy);
-    encode[round] = base / seconds_of(clock, repeats, run_encode);
-    add[round] = base / seconds_of(clock, repeats, run_add);
+    encode[round] = timing->copy[round] / timing->encode[round];
+    add[round] = timing->copy[round] / timing->decode_add[round];
   }
   return CodecSpeed{median(std::move(encode)), median(std::move(add))};
 }

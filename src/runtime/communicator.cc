@@ -294,7 +294,8 @@ Result<Communicator> create_on(const std::shared_ptr<Progress>& progress, int ra
   member->rounding_seed = options.rounding_seed;
   progress->execute([&](Node& node) { node.register_member(member); });
   auto impl = std::make_shared<CommunicatorImpl>(progress, member, options, true);
-  impl->set_tuning(make_tuning_key(meeting.addresses, options), std::move(rules).value());
+  impl->set_tuning(make_tuning_key(meeting.addresses, options), std::move(rules).value(),
+                   meeting.one_host ? size : 1);
   return Communicator(std::move(impl));
 }
 

@@ -4,8 +4,10 @@
 #include "codec/codec.h"
 #include "plan/collective_rules.h"
 #include "plan/plan.h"
+#include "platform/cpu_count.h"
 #include "runtime/coalesced_call.h"
 #include "runtime/communicator_impl.h"
+#include "runtime/tuning/call_time.h"
 #include "runtime/tuning/list_sample.h"
 #include "runtime/tuning/path_choice.h"
 #include "runtime/tuning/tuner.h"
@@ -141,12 +143,23 @@ Result<PathChoice> CommunicatorImpl::choose(const CallArguments& arguments,
         "every rank first");
   }
   Result<PathChoice> choice = choose_path(context, arguments, call_options);
-  if (!choice.ok() || choice->plan != PlanKind::kAuto) return choice;
+  if (!choice.ok()) return choice;
+  expect_time(arguments, choice->plan, *choice);
+  if (choice->plan != PlanKind::kAuto) return choice;
   const Result<const Codec*> codec = find_codec(choice->codec, arguments.type, arguments.op);
   if (!codec.ok()) return codec.status();
   choice->plan = choose_plan(arguments.collective, context.size,
                              codec.value()->wire_bytes(arguments.count), context.topology);
+  expect_time(arguments, choice->plan, *choice);
   return choice;
+}
+
+void CommunicatorImpl::expect_time(const CallArguments& arguments, PlanKind plan,
+                                   PathChoice& choice) const {
+  if (table_ == nullptr) return;
+  const CodingPlace place{member_->size(), ranks_here_, usable_cpus()};
+  const auto seconds = expected_seconds(*table_, place, arguments, choice.codec, plan);
+  if (seconds) choice.seconds = *seconds;
 }
 
 Status CommunicatorImpl::tune(bool fresh) {

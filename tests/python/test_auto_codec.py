@@ -15,7 +15,8 @@ Run = Callable[..., list[Any]]
 Data = np.ndarray[Any, Any]
 SEED = 20261122
 # Not measured by the tuner, so that what samples allow is taken and not what is faster here.
-HOW: dict[str, Any] = {"codec": "auto", "plan": "ring"}
+PLAN = "bidirectional_ring"
+HOW: dict[str, Any] = {"codec": "auto", "plan": PLAN}
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +39,7 @@ def test_results_stay_within_what_was_allowed(run_group: Run, allowed: float) ->
     def body(group: tersum.Communicator) -> Any:
         x = data_of(group.rank)
         out = group.all_reduce(x, max_rel_error=allowed, **HOW)
-        choice = group.choose("all_reduce", x.size, plan="ring", max_rel_error=allowed)
+        choice = group.choose("all_reduce", x.size, plan=PLAN, max_rel_error=allowed)
         return x, out, choice.codec, choice.reason
 
     results = run_group(3, body)
@@ -78,7 +79,7 @@ def test_other_data_means_another_codec(run_group: Run) -> None:
                 x[7::64] *= 100
             out = group.all_reduce(np.abs(x), max_rel_error=8e-3, **HOW)
             parts = group.all_gather(np.abs(x), codec="exact").reshape(group.size, -1)
-            choice = group.choose("all_reduce", x.size, plan="ring", max_rel_error=8e-3)
+            choice = group.choose("all_reduce", x.size, plan=PLAN, max_rel_error=8e-3)
             seen.append((choice.codec, rel_error(out, list(parts))))
         return seen
 
@@ -99,7 +100,7 @@ def test_sites_are_apart(run_group: Run) -> None:
         for _ in range(2):
             group.all_reduce(x, max_rel_error=1e-2, site="plain", **HOW)
             group.all_reduce(np.sqrt(np.abs(spiky)), max_rel_error=1e-2, site="spiky", **HOW)
-        how: dict[str, Any] = {"plan": "ring", "max_rel_error": 1e-2}
+        how: dict[str, Any] = {"plan": PLAN, "max_rel_error": 1e-2}
         return [
             group.choose("all_reduce", x.size, site=site, **how).codec
             for site in ("plain", "spiky")
@@ -195,7 +196,7 @@ def test_ranks_that_disagreed_once_agree_again(run_group: Run) -> None:
             group.all_reduce(x[: 6000 - group.rank], **how)
         with pytest.raises(tersum.DisagreementError):
             if group.rank == 0:
-                group.all_reduce(x, codec="int8", plan="ring")
+                group.all_reduce(x, codec="int8", plan=PLAN)
             else:
                 group.all_reduce(x, **how)
         parts = group.all_gather(x, codec="exact").reshape(group.size, -1)

@@ -34,6 +34,7 @@ COLUMNS = [
     "time_us",
     "time_us_min",
     "time_us_max",
+    "predicted_us",
     "busbw_gb_s",
     "wire_bytes",
     "rel_error",
@@ -121,6 +122,7 @@ def test_json_has_exactly_the_columns(tmp_path: Path) -> None:
         assert row["library"] == "tersum" and row["ranks"] == 2 and row["wrong"] == 0
         assert row["count"] * 4 == row["bytes"]
         assert 0 < row["time_us_min"] <= row["time_us"] <= row["time_us_max"]
+        assert row["predicted_us"] is None  # nobody tuned
         # 2 ranks: the factor of bus bandwidth is 1.
         assert row["busbw_gb_s"] == pytest.approx(row["bytes"] / row["time_us"] / 1e3)
     assert rows[2]["wire_bytes"] == 16384 and rows[3]["wire_bytes"] == 16384 // 512 * 130
@@ -128,6 +130,22 @@ def test_json_has_exactly_the_columns(tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert len([line for line in lines if not line.startswith("#")]) == 4
     assert "wrong elements: 0" in done.stdout
+
+
+def test_rows_of_a_tuned_group_have_a_prediction(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    codecs = ("--codec", "exact,int8,int4/32+hadamard,int8/128+flatten")
+    done = perf(
+        *("--predict", *codecs, "--plan", "two_step,tree", "--json", str(path), *SMALL),
+        env={"TERSUM_CACHE_DIR": ""},
+    )
+    assert done.returncode == 0, done.stderr
+    for row in rows_of(path):
+        known = row["plan"] == "two_step" and "flatten" not in row["codec"]
+        assert (row["predicted_us"] is not None) == known, row
+        assert not known or row["predicted_us"] > 0
+    done = perf("--predict", "--op", "all_gather", "--json", str(path), *SMALL)
+    assert [row["predicted_us"] for row in rows_of(path)] == [None, None]
 
 
 def test_bounds_know_how_far_blocks_reach(tmp_path: Path) -> None:
@@ -227,6 +245,7 @@ def test_link_rows_have_the_wire_bound(tmp_path: Path) -> None:
         bucket_us = 73_728 * 8 / 200
         assert row["time_us"] > bound - bucket_us
         assert row["wire_ratio"] < 2
+        assert row["predicted_us"] == pytest.approx(bound, rel=0.1)
 
 
 def test_link_without_root_says_so(

@@ -71,7 +71,7 @@ def test_the_table_is_kept_and_a_damaged_one_measured_again(
     run_group(2, body)
     (table,) = own_cache.iterdir()
     kept = table.read_text()
-    assert kept.startswith("tersum tuning 1, version ") and "\nexact " in kept
+    assert kept.startswith("tersum tuning 2, version ") and "\nexact " in kept
     foreign = kept.replace("version ", "version 9", 1)
     for damaged in (kept[: len(kept) // 2], "nonsense\n", foreign, ""):
         table.write_text(damaged)

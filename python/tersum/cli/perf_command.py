@@ -183,6 +183,12 @@ def _add_choices(how: argparse._ArgumentGroup, output: argparse._ArgumentGroup) 
         action="store_true",
         help="tune first, and say below each row what a call left open took, and why",
     )
+    output.add_argument(
+        "--predict",
+        action="store_true",
+        help="tune first, so that all_reduces have a predicted time; on shaped links they have one "
+        "by the cost model anyway",
+    )
 
 
 def _add_libraries(what: argparse._ArgumentGroup) -> None:
@@ -243,6 +249,7 @@ def make_options(arguments: argparse.Namespace) -> PerfOptions:
             parse_rate(arguments.link) if arguments.link and not arguments.topology else 0
         ),
         explain=arguments.explain,
+        predict=arguments.predict,
         max_rel_error=arguments.max_rel_error,
         topology=topology_text(arguments.topology or ""),
         topology_bits_per_s=parse_rate(arguments.link or "1gbit"),

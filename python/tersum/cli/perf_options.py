@@ -43,6 +43,7 @@ class PerfOptions:
     peers: str = ""  # the folder with the programs of other libraries
     metrics_port: int = 0  # rank r serves its counters at this port + r; 0: no rank does
     explain: bool = False  # rows say what a call left open took
+    predict: bool = False  # tune, so that rows have predictions
     max_rel_error: float = 0.0  # of codec auto
     topology_bits_per_s: int = 0  # of a named topology's links
     topology: str = ""  # a name or a file's text; empty: everybody reaches everybody
@@ -67,6 +68,9 @@ class PerfOptions:
 class Row(TypedDict):
     """One measurement. Times are of the slowest rank in each iteration: median, minimum, maximum.
 
+    ``predicted_us`` is what was expected before: on shaped links by the cost model of their
+    topology, elsewhere, in a tuned group, by what tuning measured.
+
     ``bytes`` is the whole array (the input of a reduce_scatter, the output of an all_gather) and
     ``count`` its elements; ``wire_bytes`` the payload that the busiest rank sent per call.
     """
@@ -83,6 +87,7 @@ class Row(TypedDict):
     time_us: float
     time_us_min: float
     time_us_max: float
+    predicted_us: float | None  # of time_us; None (null) where nothing is known to go by
     busbw_gb_s: float
     wire_bytes: int
     rel_error: float  # rel-L2 against the sum in float64
@@ -94,7 +99,6 @@ class LinkRow(Row, total=False):
     array was cut."""
 
     explanation: str
-    model_us: float  # what the cost model expects; where the wires are a topology's
 
     link_bits_per_s: int
     wire_bound_us: float  # what the link needs for wire_bytes: bytes * 8 * (1514/1448) / rate

@@ -63,7 +63,7 @@ def measure(
     exhaust the iterator; all get the same rows. A contender whose processes fail is left out from
     then on, and rank 0 says why."""
     running = list(contenders)
-    if options.explain or "auto" in options.codecs:
+    if options.explain or options.predict or "auto" in options.codecs:
         group.tune()
     try:
         for size in options.sizes:
@@ -332,13 +332,19 @@ def make_row(
         time_us=time_us,
         time_us_min=float(samples.seconds.min()) * 1e6,
         time_us_max=float(samples.seconds.max()) * 1e6,
+        predicted_us=None,
         busbw_gb_s=array_bytes * wire_share(options.op, ranks) / time_us / 1e3,
         wire_bytes=wire_bytes,
         rel_error=samples.rel_error,
         wrong=samples.wrong,
     )
-    if options.topology and choice is not None:
-        add_prediction(row, choice, options)
+    bound_us = None
+    if choice is not None:
+        predicted_us, bound_us = _predict(ranks, row, choice, options)
+        row["predicted_us"] = None if contender.split else predicted_us
+    if options.topology and bound_us is not None:
+        row["wire_bound_us"] = bound_us
+        row["wire_ratio"] = time_us / bound_us if bound_us > 0 else 0.0
     elif options.link_bits_per_s > 0:
         bound_us = wire_seconds(wire_bytes, options.link_bits_per_s) * 1e6
         row["link_bits_per_s"] = options.link_bits_per_s
@@ -349,20 +355,26 @@ def make_row(
     return row
 
 
-def add_prediction(row: LinkRow, choice: PathChoice, options: PerfOptions) -> None:
-    """What the wires of the topology allow, and what the cost model expects of the plan."""
+def _predict(
+    ranks: int, row: LinkRow, choice: PathChoice, options: PerfOptions
+) -> tuple[float | None, float | None]:
+    """The time expected of the row's calls, and the least that any plan could take on their wires;
+    None where one is not known."""
+    wires, rate = options.topology, options.topology_bits_per_s
+    if options.link_bits_per_s > 0:
+        wires, rate = ("pair" if ranks == 2 else f"star{ranks}"), options.link_bits_per_s
+    if not wires:
+        expected = choice.seconds * 1e6 if options.op == "all_reduce" and choice.seconds else None
+        return expected, None
     study = study_plans(
-        options.topology,
+        wires,
         op=options.op,
         size=row["bytes"],
-        codec=choice.codec,
+        codec="exact" if options.redop in ("max", "min") else choice.codec,
         dtype=options.dtype,
-        rate=f"{options.topology_bits_per_s}bit",
+        rate=f"{rate}bit",
         cores=os.cpu_count() or 1,
         one_machine=True,
     )
-    row["wire_bound_us"] = study.bound_s * 1e6
-    row["wire_ratio"] = row["time_us"] / row["wire_bound_us"] if study.bound_s > 0 else 0.0
-    for prediction in study.fitting:
-        if prediction.plan == choice.plan:
-            row["model_us"] = prediction.time_s * 1e6
+    times = [plan.time_s * 1e6 for plan in study.fitting if plan.plan == choice.plan]
+    return (times[0] if times else None), study.bound_s * 1e6

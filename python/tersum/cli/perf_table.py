@@ -21,6 +21,7 @@ _COLUMNS = (
     ("codec", 9, ""),
     ("plan", 18, ""),
     ("time", 10, "(us)"),
+    ("predicted", 10, "(us)"),
     ("algbw", 7, "(GB/s)"),
     ("busbw", 7, "(GB/s)"),
     ("wire", 10, "(B/rank)"),
@@ -29,17 +30,15 @@ _COLUMNS = (
     ("wrong", 6, ""),
 )
 _LINK_COLUMNS = (("bound", 10, "(us)"), ("ratio", 6, "(x)"))
-_MODEL_COLUMNS = (("model", 10, "(us)"),)
 
 
 def heading(options: PerfOptions, ranks: int, link: str | None) -> str:
     """What is measured, and the names of the columns."""
     where = f"link {link}" if link else f"transport {options.transport}"
-    columns = _COLUMNS + (_LINK_COLUMNS if link else ())
+    columns = _COLUMNS + (_LINK_COLUMNS if link or options.topology else ())
     if options.topology:
         name = "a topology file" if "{" in options.topology else options.topology
         where = f"{name}, {options.topology_bits_per_s / 1e6:g} Mbit/s where a link names no rate"
-        columns = _COLUMNS + _LINK_COLUMNS + _MODEL_COLUMNS
     lines = [
         f"# tersum {tersum.__version__} ({tersum.isa()}): {options.op}, {ranks} ranks, {where}, "
         f"{options.iters} iterations after {options.warmup}, seed {options.seed}",
@@ -80,6 +79,7 @@ def line(row: Row, redop: str) -> str:
         row["codec"],
         row["plan"],
         f"{row['time_us']:.1f}",
+        "-" if row["predicted_us"] is None else f"{row['predicted_us']:.1f}",
         f"{algbw:.3f}",
         f"{row['busbw_gb_s']:.3f}",
         f"{row['wire_bytes']}",
@@ -92,9 +92,6 @@ def line(row: Row, redop: str) -> str:
     if "wire_bound_us" in link_row:
         cells += [f"{link_row['wire_bound_us']:.1f}", f"{link_row['wire_ratio']:.3f}"]
         columns += _LINK_COLUMNS
-    if "model_us" in link_row:
-        cells.append(f"{link_row['model_us']:.1f}")
-        columns += _MODEL_COLUMNS
     text = "  " + " ".join(f"{cell:>{c[1]}}" for cell, c in zip(cells, columns, strict=True))
     split = link_row.get("split")
     if split:

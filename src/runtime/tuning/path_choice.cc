@@ -90,8 +90,12 @@ std::vector<TuningOption> ranked(const PathContext& context, const CallArguments
   std::vector<TuningOption> options = context.table->rank_ways(
       count * element_bytes(arguments.type), count * sizeof(float), codecs);
   std::erase_if(options, [&](const TuningOption& option) {
-    if (plan != PlanKind::kAuto && option.way.plan != plan) return true;
-    return option.way.plan == PlanKind::kOneShot && arguments.collective != Collective::kAllReduce;
+    const auto [codec, way] = option.way;
+    const bool is_sum = arguments.collective == Collective::kAllReduce;
+    if (!is_sum && (way == PlanKind::kOneShot || way == PlanKind::kRing)) return true;
+    if (plan != PlanKind::kAuto) return way != plan;
+    // A ring quantizes partial sums: more error than a call meant that left its plan open.
+    return way == PlanKind::kRing && codec != "exact";
   });
   return options;
 }

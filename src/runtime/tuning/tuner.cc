@@ -1,34 +1,30 @@
 #include "runtime/tuning/tuner.h"
 
 #include <algorithm>
-#include <array>
+#include <numeric>
 #include <random>
 #include <utility>
 
 #include "base/median.h"
 #include "runtime/group_id.h"
 #include "runtime/tuning/tuning_cache.h"
+#include "runtime/tuning/tuning_probes.h"
 
 namespace tersum {
 namespace {
 
-// Sizes of the arrays in bytes. Eightfold steps, at most: between two of them time is close to a
-// power law.
-constexpr std::array<size_t, 6> kSizes = {1 << 10, 8 << 10, 64 << 10, 512 << 10, 4 << 20, 16 << 20};
-// Rounds at each size, odd: as many as fit into kRoundsSeconds, so that short calls, whose times
-// vary most, are measured often.
-constexpr int kRoundsMin = 3;
-constexpr int kRoundsMax = 21;
-constexpr double kRoundsSeconds = 8e-3;
-// One to warm up, one to see how long a round takes.
-constexpr int kTurnsBefore = 2;
-// one_shot sends (n - 1) arrays per rank: beyond this it has lost everywhere.
-constexpr size_t kOneShotBytesMax = 256 * 1024;
-constexpr int kOneShotRanksMax = 8;
 // A cached table holds while probes are within this factor of it.
 constexpr double kCacheSlack = 2.0;
 constexpr size_t kProbeBytes = 64 << 10;
 constexpr int kProbeRounds = 5;
+
+// One size of a tuning.
+struct Probe {
+  size_t bytes = 0;
+  std::vector<TuningWay> ways;
+  std::vector<double> first;  // agreed: a turn of the ways, after one to warm up
+  double turn_s = 0;          // their sum
+};
 
 class Tuning {
  public:
@@ -41,26 +37,32 @@ class Tuning {
       if (!cached.ok() || !cached->empty()) return cached;
     }
     begun_ns_ = clock_.now_ns();
-    for (size_t i = 0; i < kSizes.size(); ++i) {
-      TERSUM_RETURN_IF_ERROR(measure_size(kSizes[i]));
-      if (i + 1 == kSizes.size()) break;
-      // All ranks know the same longest times, so all stop at the same size.
-      const auto growth = static_cast<double>(kSizes[i + 1]) / static_cast<double>(kSizes[i]);
-      const double next_s = growth * turn_s_ * (kTurnsBefore + kRoundsMin);
-      if (elapsed_s_ + next_s > static_cast<double>(request_.budget_ms) * 1e-3) break;
+    TERSUM_RETURN_IF_ERROR(look_at_all_sizes());
+    // From the largest to the smallest: when a group is new, the system has not yet given each rank
+    // a core, and short calls take several times as long as they will.
+    std::vector<double> turns_s;
+    turns_s.reserve(probes_.size());
+    for (const Probe& probe : probes_) turns_s.push_back(probe.turn_s);
+    const double turns_each_s = affordable_turns_seconds(turns_s, budget_s() - elapsed_s_);
+    for (auto probe = probes_.rbegin(); probe != probes_.rend(); ++probe) {
+      TERSUM_RETURN_IF_ERROR(measure(*probe, turns_each_s));
     }
-    TuningTable table(std::move(points_));
+    TuningTable table = smooth_table();
     if (!request_.key.empty()) write_tuning_cache(request_.key, table);
     return table;
   }
 
  private:
-  [[nodiscard]] std::vector<PlanKind> plans_for(size_t bytes) const;
-  Status measure_size(size_t bytes);
-  Status measure_way(const TuningWay& way, size_t bytes, int rounds, std::vector<double>& seconds);
+  Status look_at_all_sizes();
+  Status look_at(Probe& probe, const std::vector<TuningWay>& ways);
+  Status measure(const Probe& probe, double turns_s);
+  TuningTable smooth_table();
+  Status run_turn(const std::vector<TuningWay>& ways, size_t bytes, std::vector<double>& seconds);
+  Status time_call(const TuningWay& way, size_t bytes, std::vector<double>& seconds);
   Status agree_on_largest(std::vector<double>& values);
   Result<TuningTable> agreed_cache();
   Result<bool> still_true(const TuningTable& table, size_t bytes, int rounds);
+  [[nodiscard]] double budget_s() const { return static_cast<double>(request_.budget_ms) * 1e-3; }
   [[nodiscard]] double seconds_since(int64_t begun_ns) const {
     return static_cast<double>(clock_.now_ns() - begun_ns) * 1e-9;
   }
@@ -72,10 +74,11 @@ class Tuning {
   const RunCall& run_call_;
   std::vector<float> input_;
   std::vector<float> output_;
+  std::vector<Probe> probes_;
   std::vector<TuningPoint> points_;
   int64_t begun_ns_ = 0;
-  double elapsed_s_ = 0;  // agreed
-  double turn_s_ = 0;     // agreed: every way once, at the size measured last
+  double elapsed_s_ = 0;   // agreed
+  double few_turn_s_ = 0;  // agreed: the first ways, at the size that was looked at last
 };
 
 void Tuning::grow_arrays(size_t count) {
@@ -91,14 +94,7 @@ void Tuning::grow_arrays(size_t count) {
   }
 }
 
-std::vector<PlanKind> Tuning::plans_for(size_t bytes) const {
-  if (request_.topology != nullptr && !request_.topology->all_adjacent) return {PlanKind::kAuto};
-  if (bytes > kOneShotBytesMax || request_.size > kOneShotRanksMax) return {PlanKind::kTwoStep};
-  return {PlanKind::kOneShot, PlanKind::kTwoStep};
-}
-
-Status Tuning::measure_way(const TuningWay& way, size_t bytes, int rounds,
-                           std::vector<double>& seconds) {
+Status Tuning::time_call(const TuningWay& way, size_t bytes, std::vector<double>& seconds) {
   const CallArguments arguments{Collective::kAllReduce,
                                 input_.data(),
                                 output_.data(),
@@ -109,49 +105,89 @@ Status Tuning::measure_way(const TuningWay& way, size_t bytes, int rounds,
   CallOptions options;
   options.codec = way.codec;
   options.plan = way.plan;
-  for (int round = 0; round < rounds; ++round) {
-    const int64_t begun_ns = clock_.now_ns();
-    TERSUM_RETURN_IF_ERROR(run_call_(arguments, options));
-    seconds.push_back(seconds_since(begun_ns));
-  }
-  return {};
-}
-
-int rounds_for(double turn_s) {
-  const double fit = std::min(kRoundsSeconds / std::max(turn_s, 1e-9), double{kRoundsMax});
-  return std::max(static_cast<int>(fit), kRoundsMin) | 1;
-}
-
-// The slowest rank decides how long a call took, and the median round how long it takes: a way that
-// is quick only when all goes well is not the best one.
-Status Tuning::measure_size(size_t bytes) {
-  grow_arrays(bytes / sizeof(float));
-  std::vector<TuningWay> ways;
-  for (const PlanKind plan : plans_for(bytes)) {
-    for (const std::string_view codec : tuning_codecs()) ways.push_back({codec, plan});
-  }
-  std::vector<double> unused;
-  for (const TuningWay& way : ways) TERSUM_RETURN_IF_ERROR(measure_way(way, bytes, 1, unused));
   const int64_t begun_ns = clock_.now_ns();
-  for (const TuningWay& way : ways) TERSUM_RETURN_IF_ERROR(measure_way(way, bytes, 1, unused));
-  std::vector<double> turn = {seconds_since(begun_ns)};
-  TERSUM_RETURN_IF_ERROR(agree_on_largest(turn));
-  turn_s_ = turn[0];
-  const auto rounds = static_cast<size_t>(rounds_for(turn_s_));
-  // The ways take turns, so that a disturbance does not fall on one of them alone.
-  std::vector<double> seconds;
-  for (size_t round = 0; round < rounds; ++round) {
-    for (const TuningWay& way : ways) TERSUM_RETURN_IF_ERROR(measure_way(way, bytes, 1, seconds));
-  }
-  seconds.push_back(seconds_since(begun_ns_));
-  TERSUM_RETURN_IF_ERROR(agree_on_largest(seconds));
-  elapsed_s_ = seconds.back();
-  for (size_t w = 0; w < ways.size(); ++w) {
-    std::vector<double> own(rounds);
-    for (size_t round = 0; round < rounds; ++round) own[round] = seconds[round * ways.size() + w];
-    points_.push_back({ways[w], bytes, std::max(median(std::move(own)), 1e-9)});
+  TERSUM_RETURN_IF_ERROR(run_call_(arguments, options));
+  seconds.push_back(seconds_since(begun_ns));
+  return {};
+}
+
+// The ways take turns, so that a disturbance does not fall on one of them alone.
+Status Tuning::run_turn(const std::vector<TuningWay>& ways, size_t bytes,
+                        std::vector<double>& seconds) {
+  for (const TuningWay& way : ways) TERSUM_RETURN_IF_ERROR(time_call(way, bytes, seconds));
+  return {};
+}
+
+// Upwards, until what is left of the budget is needed for the sizes that have been seen. All ranks
+// know the same longest times, so all stop at the same size.
+Status Tuning::look_at_all_sizes() {
+  double to_come_s = 0;
+  for (size_t i = 0; i < kProbeSizes.size(); ++i) {
+    const double left_s = budget_s() - elapsed_s_ - to_come_s;
+    if (i > 0 && least_seconds(size_growth(i) * few_turn_s_) > left_s) break;
+    Probe probe;
+    probe.bytes = kProbeSizes[i];
+    const auto ways = probe_ways(probe.bytes, request_.size, request_.topology);
+    TERSUM_RETURN_IF_ERROR(look_at(probe, {ways.begin(), ways.begin() + kFewWays}));
+    few_turn_s_ = probe.turn_s;
+    const double mean_s = few_turn_s_ / static_cast<double>(kFewWays);
+    const double rest_s = least_seconds(rest_turn_seconds(ways, request_.size, mean_s));
+    const double next_s = least_seconds(size_growth(i + 1) * few_turn_s_);
+    const double few_to_come_s = seconds_to_come(probe.turn_s);
+    if (rest_fits(rest_s, next_s, budget_s() - elapsed_s_ - to_come_s - few_to_come_s)) {
+      TERSUM_RETURN_IF_ERROR(look_at(probe, {ways.begin() + kFewWays, ways.end()}));
+    }
+    to_come_s += seconds_to_come(probe.turn_s);
+    probes_.push_back(std::move(probe));
   }
   return {};
+}
+
+// Adds `ways` to the probe.
+Status Tuning::look_at(Probe& probe, const std::vector<TuningWay>& ways) {
+  grow_arrays(probe.bytes / sizeof(float));
+  std::vector<double> unused;
+  TERSUM_RETURN_IF_ERROR(run_turn(ways, probe.bytes, unused));
+  std::vector<double> agreed;
+  TERSUM_RETURN_IF_ERROR(run_turn(ways, probe.bytes, agreed));
+  agreed.push_back(seconds_since(begun_ns_));
+  TERSUM_RETURN_IF_ERROR(agree_on_largest(agreed));
+  elapsed_s_ = agreed.back();
+  agreed.pop_back();
+  probe.turn_s += std::accumulate(agreed.begin(), agreed.end(), 0.0);
+  probe.ways.insert(probe.ways.end(), ways.begin(), ways.end());
+  probe.first.insert(probe.first.end(), agreed.begin(), agreed.end());
+  return {};
+}
+
+// The slowest rank decides how long a call took, and the median turn how long it takes: a way that
+// is quick only when all goes well is not the best one.
+Status Tuning::measure(const Probe& probe, double turns_s) {
+  const auto turns = static_cast<size_t>(probe_turns(probe.turn_s, turns_s));
+  const size_t ways = probe.ways.size();
+  std::vector<double> seconds;
+  for (size_t turn = 1; turn < turns; ++turn) {
+    TERSUM_RETURN_IF_ERROR(run_turn(probe.ways, probe.bytes, seconds));
+  }
+  TERSUM_RETURN_IF_ERROR(agree_on_largest(seconds));
+  seconds.insert(seconds.end(), probe.first.begin(), probe.first.end());
+  for (size_t w = 0; w < ways; ++w) {
+    std::vector<double> own(turns);
+    for (size_t turn = 0; turn < turns; ++turn) own[turn] = seconds[turn * ways + w];
+    points_.push_back({probe.ways[w], probe.bytes, std::max(median(std::move(own)), 1e-9)});
+  }
+  return {};
+}
+
+TuningTable Tuning::smooth_table() {
+  std::vector<TuningPoint> points = TuningTable(std::move(points_)).points();
+  for (auto first = points.begin(); first != points.end();) {
+    const auto end = std::find_if(
+        first, points.end(), [&](const TuningPoint& point) { return !(point.way == first->way); });
+    make_monotone({first, end});
+    first = end;
+  }
+  return TuningTable(std::move(points));
 }
 
 Status Tuning::agree_on_largest(std::vector<double>& values) {
@@ -184,11 +220,13 @@ Result<TuningTable> Tuning::agreed_cache() {
 // up; the same answer on all ranks.
 Result<bool> Tuning::still_true(const TuningTable& table, size_t bytes, int rounds) {
   grow_arrays(bytes / sizeof(float));
-  const TuningWay probe{"exact", plans_for(bytes).back()};
+  const TuningWay probe = probe_ways(bytes, request_.size, request_.topology).front();
   const auto expected = table.seconds(probe, bytes);
   if (!expected) return false;
   std::vector<double> seconds;
-  TERSUM_RETURN_IF_ERROR(measure_way(probe, bytes, rounds + 1, seconds));
+  for (int round = 0; round <= rounds; ++round) {
+    TERSUM_RETURN_IF_ERROR(time_call(probe, bytes, seconds));
+  }
   TERSUM_RETURN_IF_ERROR(agree_on_largest(seconds));
   const double measured = median({seconds.begin() + 1, seconds.end()});
   return measured < kCacheSlack * *expected && *expected < kCacheSlack * measured;

@@ -7,15 +7,11 @@
 #include <tuple>
 #include <utility>
 
-#include "codec/codec.h"
-
 namespace tersum {
 namespace {
 
 // A quantized way must be faster by this factor: medians of a few calls wander by some percent.
-constexpr double kClearGain = 1.1;
-// How far beyond its largest measured size a way may be used: one_shot is measured while small.
-constexpr double kReach = 4;
+constexpr double kClearGain = 1.05;
 
 std::tuple<std::string_view, PlanKind> way_key(const TuningWay& way) {
   return {way.codec, way.plan};
@@ -60,41 +56,12 @@ std::optional<TuningPoint> parse_point(std::string_view line) {
 
 }  // namespace
 
-const std::vector<std::string_view>& tuning_codecs() {
-  static const auto* const codecs =
-      new std::vector<std::string_view>{"exact", "bf16", "int8/128", "int4/128"};
-  return *codecs;
-}
-
 TuningTable::TuningTable(std::vector<TuningPoint> points) : points_(std::move(points)) {
   std::sort(points_.begin(), points_.end(), before);
 }
 
 std::optional<double> TuningTable::seconds(const TuningWay& way, size_t bytes) const {
-  const auto first = std::find_if(points_.begin(), points_.end(),
-                                  [&](const TuningPoint& point) { return point.way == way; });
-  auto last = first;
-  while (last != points_.end() && last->way == way) ++last;
-  if (first == last) return std::nullopt;
-  if (bytes <= first->bytes) return first->seconds;
-  const auto above =
-      std::find_if(first, last, [&](const TuningPoint& point) { return point.bytes >= bytes; });
-  const auto size = static_cast<double>(bytes);
-  if (above != last) {
-    const TuningPoint& low = *(above - 1);
-    const auto low_bytes = static_cast<double>(low.bytes);
-    const double share =
-        std::log(size / low_bytes) / std::log(static_cast<double>(above->bytes) / low_bytes);
-    return low.seconds * std::pow(above->seconds / low.seconds, share);
-  }
-  const TuningPoint& end = *(last - 1);
-  const bool small_only = end.bytes < points_.back().bytes || end.way.plan == PlanKind::kOneShot;
-  if (small_only && size > kReach * static_cast<double>(end.bytes)) return std::nullopt;
-  const double rate_seconds = last - first < 2
-                                  ? end.seconds / static_cast<double>(end.bytes)
-                                  : (end.seconds - (last - 2)->seconds) /
-                                        static_cast<double>(end.bytes - (last - 2)->bytes);
-  return end.seconds + std::max(rate_seconds, 0.0) * (size - static_cast<double>(end.bytes));
+  return model_seconds(points_, way, bytes);
 }
 
 std::vector<TuningOption> TuningTable::rank_ways(

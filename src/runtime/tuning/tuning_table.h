@@ -10,27 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "plan/plan.h"
-#include "tersum/options.h"
-#include "tersum/status.h"
+#include "runtime/tuning/time_model.h"
+#include "runtime/tuning/tuning_codecs.h"
 
 namespace tersum {
-
-// One way for the values of a call.
-struct TuningWay {
-  std::string_view codec;  // of tuning_codecs(): lives for ever
-  PlanKind plan = PlanKind::kTwoStep;
-  friend bool operator==(const TuningWay&, const TuningWay&) = default;
-};
-
-// The codecs that are measured, exact first, then by falling number of wire bits.
-const std::vector<std::string_view>& tuning_codecs();
-
-struct TuningPoint {
-  TuningWay way;
-  size_t bytes = 0;  // of the array, as float32
-  double seconds = 0;
-};
 
 struct TuningOption {
   TuningWay way;
@@ -42,13 +25,12 @@ class TuningTable {
   TuningTable() = default;
   explicit TuningTable(std::vector<TuningPoint> points);
 
-  // Log-linear between the measured sizes; beyond the largest, time grows with the bytes that were
-  // added there; below the smallest it stays. Empty for a way that was not measured near that size.
+  // What the time model (time_model.h) makes of the points.
   [[nodiscard]] std::optional<double> seconds(const TuningWay& way, size_t bytes) const;
 
   // Every way that was measured for one of `codecs`, the fastest first, except that exact comes
-  // before what is not clearly faster (by a tenth): noise must not cost accuracy. `exact_bytes` is
-  // the array's size as it is, `float_bytes` as float32, which is what a lossy codec's cost
+  // before what is not clearly faster (by a twentieth): noise must not cost accuracy. `exact_bytes`
+  // is the array's size as it is, `float_bytes` as float32, which is what a lossy codec's cost
   // follows.
   [[nodiscard]] std::vector<TuningOption> rank_ways(
       size_t exact_bytes, size_t float_bytes, const std::vector<std::string_view>& codecs) const;

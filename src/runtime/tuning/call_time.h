@@ -1,0 +1,22 @@
+// How long a call is expected to take, by what tuning measured.
+//
+// Thread safety: any thread. Codecs that tuning did not measure are timed, once per process.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "runtime/start_call.h"
+#include "runtime/tuning/codec_cost.h"
+#include "runtime/tuning/tuning_table.h"
+
+namespace tersum {
+
+// nullopt where the table does not say: another collective than all_reduce, a plan that was not
+// measured, or a codec that needs more than kernels and a wire. Two ranks have one hop, whatever
+// the plan calls it, so that a ring of two is a two_step.
+std::optional<double> expected_seconds(const TuningTable& table, const CodingPlace& place,
+                                       const CallArguments& arguments, std::string_view codec,
+                                       PlanKind plan);
+
+}  // namespace tersum

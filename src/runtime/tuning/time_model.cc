@@ -1,0 +1,148 @@
+#include "runtime/tuning/time_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "runtime/tuning/tuning_codecs.h"
+
+namespace tersum {
+namespace {
+
+using Points = std::span<const TuningPoint>;
+
+// How far beyond its largest measured size one_shot may be used: it is measured while small.
+constexpr double kReach = 4;
+
+// y at x on the line through two points.
+double on_line(double x0, double y0, double x1, double y1, double x) {
+  return y0 + (y1 - y0) * (x - x0) / (x1 - x0);
+}
+
+Points points_of(Points points, const TuningWay& way) {
+  const auto is_own = [&](const TuningPoint& point) { return point.way == way; };
+  const auto first = std::find_if(points.begin(), points.end(), is_own);
+  return {first, std::find_if_not(first, points.end(), is_own)};
+}
+
+double size_of(const TuningPoint& point) { return static_cast<double>(point.bytes); }
+
+// Within the sizes of `own`, and below them.
+double seconds_within(Points own, double bytes) {
+  const auto above =
+      std::find_if(own.begin(), own.end(), [&](const auto& p) { return size_of(p) >= bytes; });
+  if (above == own.begin() || size_of(*above) == bytes) return above->seconds;
+  const TuningPoint& low = *(above - 1);
+  if (above->seconds / size_of(*above) < low.seconds / size_of(low)) {
+    return on_line(size_of(low), low.seconds, size_of(*above), above->seconds, bytes);
+  }
+  const double share = std::log(bytes / size_of(low)) / std::log(size_of(*above) / size_of(low));
+  return std::exp(on_line(0, std::log(low.seconds), 1, std::log(above->seconds), share));
+}
+
+// Beyond all measured sizes.
+double seconds_beyond(Points own, double bytes) {
+  const TuningPoint& end = own.back();
+  const double mean = end.seconds / size_of(end);
+  const double slope = own.size() < 2 ? mean
+                                      : (end.seconds - own[own.size() - 2].seconds) /
+                                            (size_of(end) - size_of(own[own.size() - 2]));
+  return end.seconds + std::max(slope, 0.0) * (bytes - size_of(end));
+}
+
+// The codecs that were measured furthest with `plan`, beyond `bytes`; if there are none, with
+// two_step. The plan stands in their ways.
+std::vector<TuningWay> ways_reaching_further(Points points, PlanKind plan, size_t bytes) {
+  size_t furthest = bytes;
+  for (const TuningPoint& point : points) {
+    if (point.way.plan == plan) furthest = std::max(furthest, point.bytes);
+  }
+  std::vector<TuningWay> ways;
+  for (const TuningPoint& point : points) {
+    if (point.way.plan == plan && point.bytes == furthest && furthest > bytes) {
+      ways.push_back(point.way);
+    }
+  }
+  if (!ways.empty() || plan == PlanKind::kTwoStep || plan == PlanKind::kOneShot) return ways;
+  return ways_reaching_further(points, PlanKind::kTwoStep, bytes);
+}
+
+// How many times longer `bytes` take than the last measured size of `own`, by the ways that were
+// measured further; nullopt if there are none.
+std::optional<double> growth_beyond(Points points, Points own, double bytes) {
+  const TuningPoint& end = own.back();
+  const double ratio = tuning_wire_ratio(end.way.codec);
+  double low_ratio = 0;
+  double high_ratio = 0;
+  double low = 0;
+  double high = 0;
+  for (const TuningWay& way : ways_reaching_further(points, end.way.plan, end.bytes)) {
+    const Points theirs = points_of(points, way);
+    const double there = bytes <= size_of(theirs.back()) ? seconds_within(theirs, bytes)
+                                                         : seconds_beyond(theirs, bytes);
+    const double growth = there / seconds_within(theirs, size_of(end));
+    const double theirs_ratio = tuning_wire_ratio(way.codec);
+    if (theirs_ratio <= ratio && theirs_ratio > low_ratio) {
+      low_ratio = theirs_ratio;
+      low = growth;
+    }
+    if (theirs_ratio >= ratio && (high_ratio == 0 || theirs_ratio < high_ratio)) {
+      high_ratio = theirs_ratio;
+      high = growth;
+    }
+  }
+  if (low == 0 && high == 0) return std::nullopt;
+  if (low == 0 || high == 0 || low_ratio == high_ratio) return std::max(low, high);
+  return on_line(low_ratio, low, high_ratio, high, ratio);
+}
+
+struct Transport {
+  double wire_ratio = 0;
+  double seconds = 0;  // a measured time less its kernels' own
+};
+
+// Linear between the neighbours by wire bytes. What needs fewer bytes than all that was measured
+// saves at the same rate, but takes at least its part of the least one's time.
+double transport_at(const std::vector<Transport>& known, double wire_ratio) {
+  size_t high = 1;
+  while (high + 1 < known.size() && known[high].wire_ratio < wire_ratio) ++high;
+  const Transport& a = known[high - 1];
+  const Transport& b = known[high];
+  const double seconds = on_line(a.wire_ratio, a.seconds, b.wire_ratio, b.seconds, wire_ratio);
+  const Transport& least = known.front();
+  return std::max(seconds, least.seconds * std::min(wire_ratio / least.wire_ratio, 1.0));
+}
+
+}  // namespace
+
+std::optional<double> model_seconds(std::span<const TuningPoint> points, const TuningWay& way,
+                                    size_t bytes) {
+  const Points own = points_of(points, way);
+  if (own.empty()) return std::nullopt;
+  const auto size = static_cast<double>(bytes);
+  const TuningPoint& end = own.back();
+  if (bytes <= end.bytes) return seconds_within(own, size);
+  if (way.plan == PlanKind::kOneShot && size > kReach * size_of(end)) return std::nullopt;
+  const auto growth = growth_beyond(points, own, size);
+  const double seconds = growth ? end.seconds * *growth : seconds_beyond(own, size);
+  return std::isfinite(seconds) ? std::max(seconds, end.seconds) : end.seconds;
+}
+
+std::optional<double> model_seconds(std::span<const TuningPoint> points, PlanKind plan,
+                                    size_t bytes, const CodecCost& codec,
+                                    std::span<const CodecPrice> prices) {
+  const auto size = static_cast<double>(bytes);
+  std::vector<Transport> known;
+  for (const CodecPrice& price : prices) {
+    const auto seconds = model_seconds(points, {price.codec, plan}, bytes);
+    if (!seconds) continue;
+    known.push_back({price.cost.wire_ratio, *seconds - price.cost.seconds_per_byte * size});
+  }
+  if (known.size() < 2) return std::nullopt;
+  std::sort(known.begin(), known.end(),
+            [](const Transport& a, const Transport& b) { return a.wire_ratio < b.wire_ratio; });
+  const double coding = codec.seconds_per_byte * size;
+  return std::max(transport_at(known, codec.wire_ratio) + coding, coding);
+}
+
+}  // namespace tersum

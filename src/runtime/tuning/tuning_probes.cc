@@ -1,0 +1,96 @@
+#include "runtime/tuning/tuning_probes.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "runtime/tuning/tuning_codecs.h"
+
+namespace tersum {
+namespace {
+
+// one_shot sends (n - 1) arrays per rank: beyond this it has lost everywhere. Two ranks send no
+// more by it than by two_step.
+constexpr size_t kOneShotBytesMax = 256 * 1024;
+constexpr size_t kOneShotBytesMaxOfTwo = 512 * 1024;
+constexpr int kOneShotRanksMax = 8;
+// The codecs that speak for all where there is no time to try all.
+constexpr std::string_view kFewCodecs[] = {"exact", "int8/128"};
+
+bool is_few(std::string_view codec) {
+  return std::find(std::begin(kFewCodecs), std::end(kFewCodecs), codec) != std::end(kFewCodecs);
+}
+
+}  // namespace
+
+std::vector<TuningWay> probe_ways(size_t bytes, int size, const Topology* topology) {
+  std::vector<TuningWay> ways;
+  const auto add = [&](PlanKind plan, bool few, bool others) {
+    for (const std::string_view codec : tuning_codecs()) {
+      if (is_few(codec) ? few : others) ways.push_back({codec, plan});
+    }
+  };
+  const bool is_wired = topology != nullptr && !topology->all_adjacent;
+  const PlanKind main_plan = is_wired ? PlanKind::kAuto : PlanKind::kTwoStep;
+  add(main_plan, true, false);
+  add(main_plan, false, true);
+  if (is_wired) return ways;
+  const size_t one_shot_max = size == 2 ? kOneShotBytesMaxOfTwo : kOneShotBytesMax;
+  if (bytes <= one_shot_max && size <= kOneShotRanksMax) add(PlanKind::kOneShot, true, true);
+  if (size > 2) add(PlanKind::kRing, true, false);
+  return ways;
+}
+
+double size_growth(size_t i) {
+  if (i == 0 || i >= kProbeSizes.size()) return 0;
+  return static_cast<double>(kProbeSizes[i]) / static_cast<double>(kProbeSizes[i - 1]);
+}
+
+double rest_turn_seconds(const std::vector<TuningWay>& ways, int size, double mean_s) {
+  double turn_s = 0;
+  for (size_t w = kFewWays; w < ways.size(); ++w) {
+    // (n - 1) arrays instead of 2 (n - 1) / n, that is n / 2 times as much, and none too little.
+    const double times = ways[w].plan == PlanKind::kOneShot ? 0.75 * size : 1;
+    turn_s += times * mean_s;
+  }
+  return turn_s;
+}
+
+int probe_turns(double turn_s, double all_s) {
+  const double fit = std::min(all_s / std::max(turn_s, 1e-9), double{kTurnsMax});
+  return std::max(static_cast<int>(fit), kTurnsMin) | 1;
+}
+
+double affordable_turns_seconds(const std::vector<double>& turns_s, double left_s) {
+  constexpr double kStep = 1.25;
+  const auto all_s = [&](double each_s) {
+    double sum_s = 0;
+    for (const double turn_s : turns_s) sum_s += seconds_to_come(turn_s, each_s);
+    return sum_s;
+  };
+  double each_s = kTurnsSeconds;
+  while (kStep * each_s < left_s && all_s(kStep * each_s) <= left_s) each_s *= kStep;
+  return each_s;
+}
+
+void make_monotone(std::span<TuningPoint> points) {
+  // Runs of equal times, and how many points each has.
+  std::vector<std::pair<double, size_t>> runs;
+  for (const TuningPoint& point : points) {
+    runs.emplace_back(point.seconds, 1);
+    while (runs.size() > 1 && runs[runs.size() - 2].first > runs.back().first) {
+      const auto [last_s, last] = runs.back();
+      runs.pop_back();
+      auto& [run_s, run] = runs.back();
+      const auto share = static_cast<double>(last) / static_cast<double>(run + last);
+      run_s = std::exp((1 - share) * std::log(run_s) + share * std::log(last_s));
+      run += last;
+    }
+  }
+  size_t next = 0;
+  for (const auto& [seconds, count] : runs) {
+    for (size_t i = 0; i < count; ++i) points[next++].seconds = seconds;
+  }
+}
+
+}  // namespace tersum

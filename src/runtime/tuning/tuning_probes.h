@@ -1,0 +1,69 @@
+// What a tuning measures, how often, and when it has seen enough.
+//
+// Thread safety: pure functions.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "plan/topology.h"
+#include "runtime/tuning/time_model.h"
+
+namespace tersum {
+
+// Sizes of the arrays in bytes. Eightfold steps, at most: between two of them time is close to a
+// power law.
+inline constexpr std::array<size_t, 6> kProbeSizes = {1 << 10,   8 << 10, 64 << 10,
+                                                      512 << 10, 4 << 20, 16 << 20};
+// Turns at each size before those that are counted: to warm up, and to see how long a turn takes.
+// The second one counts, too.
+inline constexpr int kTurnsBefore = 2;
+// Turns that are counted, odd. Short calls, whose times vary most, are measured often.
+inline constexpr int kTurnsMin = 3;
+inline constexpr int kTurnsMax = 21;
+
+// The ways of `size` ranks for arrays of `bytes`: every tuning codec by two_step and, while small,
+// by one_shot; of more than two ranks also a ring, with one codec that quantizes and one that does
+// not. On a topology whose ranks are not all neighbours: the plan that auto takes there.
+// The first kFewWays are two codecs by the main plan: they tell how time grows where there is no
+// time for all.
+std::vector<TuningWay> probe_ways(size_t bytes, int size, const Topology* topology);
+inline constexpr size_t kFewWays = 2;
+
+// How many turns of `turn_s` each are counted: as many as `all_s` has room for.
+inline constexpr double kTurnsSeconds = 8e-3;
+int probe_turns(double turn_s, double all_s = kTurnsSeconds);
+
+// What is left to do at a size whose first turns have been made.
+inline double seconds_to_come(double turn_s, double all_s = kTurnsSeconds) {
+  return (probe_turns(turn_s, all_s) - 1) * turn_s;
+}
+
+// How long the turns of each size may take together so that those of all sizes, one of which takes
+// turns_s[i], fit into what is left: at least kTurnsSeconds, more where larger sizes were out of
+// reach.
+double affordable_turns_seconds(const std::vector<double>& turns_s, double left_s);
+
+// A longer array takes no less time: where noise says so, the times of both are made equal.
+// `points` are one way's, by size.
+void make_monotone(std::span<TuningPoint> points);
+
+// What the fewest turns take of ways that take `turn_s` together, none made yet.
+inline double least_seconds(double turn_s) { return turn_s * (kTurnsBefore + kTurnsMin - 1); }
+
+// How many times larger the size number `i` is than the one before; 0 where there is none.
+double size_growth(size_t i);
+
+// A guess at a turn of the ways behind the first kFewWays, by the mean call of these: the others'
+// codecs have as many bytes on average, or fewer.
+double rest_turn_seconds(const std::vector<TuningWay>& ways, int size, double mean_s);
+
+// Whether these are measured, too, when the fewest turns of them take `rest_s`: if that fits into
+// what is left, and is not what keeps few ways of the next size, which take `next_s`, from fitting.
+inline bool rest_fits(double rest_s, double next_s, double left_s) {
+  return rest_s <= left_s && (rest_s + next_s <= left_s || next_s > left_s);
+}
+
+}  // namespace tersum

@@ -1,0 +1,157 @@
+// The time model: what a table says at sizes and for codecs that were not measured.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "runtime/tuning/call_time.h"
+#include "runtime/tuning/codec_cost.h"
+#include "runtime/tuning/time_model.h"
+#include "runtime/tuning/tuning_table.h"
+
+namespace tersum {
+namespace {
+
+constexpr size_t kMega = 1'000'000;
+constexpr TuningWay kExact{"exact", PlanKind::kTwoStep};
+constexpr TuningWay kBf16{"bf16", PlanKind::kTwoStep};
+constexpr TuningWay kInt8{"int8/128", PlanKind::kTwoStep};
+constexpr TuningWay kInt4{"int4/128", PlanKind::kTwoStep};
+constexpr TuningWay kRing{"exact", PlanKind::kRing};
+
+// Exact and int8 are measured up to 4 MB, where they take 5 and 3 times as long as 1 MB.
+std::vector<TuningPoint> sample_points() {
+  return TuningTable({{kExact, kMega, 1000e-6},
+                      {kExact, 4 * kMega, 5000e-6},
+                      {kInt8, kMega, 500e-6},
+                      {kInt8, 4 * kMega, 1500e-6},
+                      {kBf16, kMega, 800e-6},
+                      {kInt4, kMega, 400e-6},
+                      {kRing, kMega, 2000e-6}})
+      .points();
+}
+
+TEST(TimeModel, AWayGrowsBeyondItsSizesAsItsNeighboursByWireBytesDo) {
+  const auto points = sample_points();
+  // bf16 has half of exact's bytes, int8/128 130 of 512.
+  const double share = (0.5 - 130.0 / 512) / (1 - 130.0 / 512);
+  EXPECT_NEAR(model_seconds(points, kBf16, 4 * kMega).value(), 800e-6 * (3 + 2 * share), 1e-12);
+  EXPECT_NEAR(model_seconds(points, kInt4, 4 * kMega).value(), 400e-6 * 3, 1e-12)
+      << "its only neighbour is int8";
+  EXPECT_NEAR(model_seconds(points, kInt4, 2 * kMega).value(), 400e-6 * 5 / 3, 1e-12);
+}
+
+TEST(TimeModel, BytesGetCheaperOnALineAndDearerByAPowerLaw) {
+  const auto points = sample_points();
+  // A third of the way from 1 to 4 MB, and halfway on a logarithmic scale.
+  EXPECT_NEAR(model_seconds(points, kInt8, 2 * kMega).value(), 500e-6 + 1000e-6 / 3, 1e-12);
+  EXPECT_NEAR(model_seconds(points, kExact, 2 * kMega).value(), 1000e-6 * std::sqrt(5), 1e-12);
+  EXPECT_NEAR(model_seconds(points, kInt8, 10).value(), 500e-6, 1e-12) << "latency";
+}
+
+TEST(TimeModel, APlanThatNobodyMeasuredFurtherGrowsAsTwoStepDoes) {
+  EXPECT_NEAR(model_seconds(sample_points(), kRing, 4 * kMega).value(), 2000e-6 * 5, 1e-12);
+}
+
+TEST(TimeModel, BeyondAllSizesItGrowsAsItsNeighboursDoThere) {
+  const auto points = sample_points();
+  const double exact = model_seconds(points, kExact, 16 * kMega).value();
+  EXPECT_GT(exact, 4 * 5000e-6 * 0.99);
+  EXPECT_NEAR(model_seconds(points, kRing, 16 * kMega).value(), 2 * exact, 1e-12);
+}
+
+TEST(TimeModel, AWayThatWasNotMeasuredHasNoTime) {
+  EXPECT_FALSE(model_seconds(sample_points(), {"exact", PlanKind::kTree}, kMega).has_value());
+  EXPECT_FALSE(model_seconds({}, kExact, kMega).has_value());
+}
+
+// Transport takes 2 ms and 0.5 ms for 1 and 1/4 of the bytes: 2 ns a byte on the wire.
+TEST(TimeModel, AnUnmeasuredCodecTakesTransportByItsBytesAndItsOwnCoding) {
+  const TuningTable table({{kExact, kMega, 3e-3}, {kInt8, kMega, 1.5e-3}});
+  const std::vector<CodecPrice> prices = {{"exact", {1, 1e-9}}, {"int8/128", {0.25, 1e-9}}};
+  const auto seconds = [&](double wire_ratio, double coding) {
+    return model_seconds(table.points(), PlanKind::kTwoStep, kMega, {wire_ratio, coding}, prices)
+        .value();
+  };
+  EXPECT_NEAR(seconds(1, 1e-9), 3e-3, 1e-12) << "what was measured comes back";
+  EXPECT_NEAR(seconds(0.25, 1e-9), 1.5e-3, 1e-12);
+  EXPECT_NEAR(seconds(0.5, 2e-9), 1e-3 + 2e-3, 1e-12);
+  EXPECT_NEAR(seconds(0.125, 0), 0.25e-3, 1e-12) << "below all that was measured";
+  EXPECT_NEAR(seconds(2, 0), 4e-3, 1e-12) << "above it";
+  EXPECT_FALSE(model_seconds(table.points(), PlanKind::kRing, kMega, {0.5, 0}, prices).has_value());
+}
+
+TEST(TimeModel, FewerBytesThanMeasuredTakeAtLeastTheirPartOfTheLeast) {
+  // Exact is no dearer than int8: bytes seem to cost nothing, and less than nothing further down.
+  const TuningTable table({{kExact, kMega, 1e-3}, {kInt8, kMega, 1.1e-3}});
+  const std::vector<CodecPrice> prices = {{"exact", {1, 0}}, {"int8/128", {0.25, 0}}};
+  EXPECT_NEAR(model_seconds(table.points(), PlanKind::kTwoStep, kMega, {0.125, 0}, prices).value(),
+              1.1e-3 + 0.1e-3 / 6, 1e-9);
+  const TuningTable steep({{kExact, kMega, 1e-3}, {kInt8, kMega, 0.1e-3}});
+  EXPECT_NEAR(model_seconds(steep.points(), PlanKind::kTwoStep, kMega, {0.125, 0}, prices).value(),
+              0.05e-3, 1e-12);
+}
+
+TEST(TimeModel, NothingThatATableMayHoldMakesATimeThatIsNone) {
+  const double huge = std::numeric_limits<double>::max();
+  const TuningTable table(
+      {{kExact, 1, 5e-324}, {kExact, kMega, huge}, {kInt8, 1, huge}, {kBf16, 1, 5e-324}});
+  for (const TuningWay& way : {kExact, kInt8, kBf16}) {
+    for (const size_t bytes : {size_t{1}, size_t{1000}, kMega, 3 * kMega, SIZE_MAX}) {
+      const double seconds = table.seconds(way, bytes).value();
+      EXPECT_TRUE(std::isfinite(seconds) && seconds > 0) << way.codec << ' ' << bytes;
+    }
+  }
+}
+
+TEST(CodecCost, CodingIsWhatOneRankDoesTimesThoseThatShareItsCore) {
+  const CodingSeconds kernels{3e-9, 5e-9};
+  EXPECT_DOUBLE_EQ(coding_seconds_per_byte(kernels, {2, 2, 2}), 3e-9 + 5e-9);
+  EXPECT_DOUBLE_EQ(coding_seconds_per_byte(kernels, {4, 4, 2}), 2 * (3e-9 + 1.5 * 5e-9));
+  EXPECT_DOUBLE_EQ(coding_seconds_per_byte(kernels, {4, 1, 2}), 3e-9 + 1.5 * 5e-9);
+}
+
+CallArguments sum_of(size_t count, DataType type = DataType::kFloat32) {
+  return {Collective::kAllReduce, nullptr, nullptr, count, type, ReduceOp::kSum, 0};
+}
+
+TEST(CallTime, KnowsMeasuredPathsAndARingOfTwo) {
+  const TuningTable table(sample_points());
+  const CodingPlace two{2, 2, 2};
+  const auto seconds = [&](std::string_view codec, PlanKind plan, const CallArguments& arguments) {
+    return expected_seconds(table, two, arguments, codec, plan).value_or(0);
+  };
+  EXPECT_DOUBLE_EQ(seconds("exact", PlanKind::kTwoStep, sum_of(kMega / 4)), 1000e-6);
+  EXPECT_DOUBLE_EQ(seconds("exact", PlanKind::kRing, sum_of(kMega / 4)), 1000e-6);
+  EXPECT_DOUBLE_EQ(seconds("int8", PlanKind::kTwoStep, sum_of(kMega / 4)), 500e-6);
+  EXPECT_DOUBLE_EQ(seconds("int8", PlanKind::kTwoStep, sum_of(kMega / 4, DataType::kBFloat16)),
+                   500e-6)
+      << "as many values as of float32";
+  EXPECT_DOUBLE_EQ(seconds("exact", PlanKind::kTwoStep, sum_of(kMega / 2, DataType::kBFloat16)),
+                   1000e-6)
+      << "as many bytes as of float32";
+  EXPECT_DOUBLE_EQ(seconds("int8", PlanKind::kTwoStep, sum_of(kMega / 4, DataType::kInt32)),
+                   1000e-6)
+      << "integers travel exactly";
+  EXPECT_EQ(seconds("exact", PlanKind::kTree, sum_of(kMega / 4)), 0);
+  EXPECT_EQ(seconds("sum:exp", PlanKind::kTwoStep, sum_of(kMega / 4)), 0);
+  EXPECT_EQ(expected_seconds(table, {4, 4, 2}, sum_of(kMega / 4), "exact", PlanKind::kRing),
+            2000e-6);
+}
+
+TEST(CallTime, ACodecThatWasNotMeasuredLiesBetweenThoseThatWere) {
+  const TuningTable table({{kExact, kMega, 30e-3}, {kInt8, kMega, 10e-3}, {kInt4, kMega, 6e-3}});
+  const double seconds =
+      expected_seconds(table, {2, 2, 2}, sum_of(kMega / 4), "int6/128", PlanKind::kTwoStep).value();
+  EXPECT_GT(seconds, 5e-3);
+  EXPECT_LT(seconds, 15e-3);
+  EXPECT_FALSE(expected_seconds(table, {2, 2, 2},
+                                {Collective::kAllGather, nullptr, nullptr, kMega,
+                                 DataType::kFloat32, ReduceOp::kSum, 0},
+                                "exact", PlanKind::kTwoStep)
+                   .has_value());
+}
+
+}  // namespace
+}  // namespace tersum

@@ -1,0 +1,198 @@
+// The tuner on a clock that only calls move: what it measures, in which order, and when it stops.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/tuning/tuner.h"
+#include "runtime/tuning/tuning_probes.h"
+
+namespace tersum {
+namespace {
+
+class HandClock final : public Clock {
+ public:
+  [[nodiscard]] int64_t now_ns() const override { return now_ns_; }
+  void advance(double seconds) { now_ns_ += static_cast<int64_t>(seconds * 1e9); }
+
+ private:
+  int64_t now_ns_ = 1;
+};
+
+// A machine on which a call takes 10 us and `ns_per_byte` of the wire bytes of float32; one_shot
+// takes 8 us and twice as many bytes, a ring 14 us.
+struct Machine {
+  double ns_per_byte = 0.5;
+  double slow_until_s = 0;  // calls take three times as long until then
+  HandClock clock;
+  std::vector<size_t> sizes;  // of the calls, in order
+  double seconds_of(const CallOptions& options, size_t bytes) const {
+    const double wire = tuning_wire_ratio(options.codec) * static_cast<double>(bytes) *
+                        (options.plan == PlanKind::kOneShot ? 2 : 1);
+    const double still_s = options.plan == PlanKind::kOneShot ? 8e-6
+                           : options.plan == PlanKind::kRing  ? 14e-6
+                                                              : 10e-6;
+    return still_s + wire * ns_per_byte * 1e-9;
+  }
+  TuningTable tune(int size, int64_t budget_ms = 200) {
+    TuningRequest request;
+    request.size = size;
+    request.budget_ms = budget_ms;
+    const RunCall run = [this](const CallArguments& arguments, const CallOptions& options) {
+      if (arguments.type == DataType::kFloat64) {  // agreement
+        clock.advance(10e-6);
+        return ok_status();
+      }
+      const size_t bytes = arguments.count * sizeof(float);
+      const double slow = static_cast<double>(clock.now_ns()) * 1e-9 < slow_until_s ? 3 : 1;
+      clock.advance(slow * seconds_of(options, bytes));
+      sizes.push_back(bytes);
+      return ok_status();
+    };
+    return tune_group(request, clock, run).value();
+  }
+};
+
+size_t ways_at(const TuningTable& table, size_t bytes) {
+  return static_cast<size_t>(
+      std::count_if(table.points().begin(), table.points().end(),
+                    [&](const TuningPoint& point) { return point.bytes == bytes; }));
+}
+
+TEST(Tuner, MeasuresEveryWayAndGivesItsTimeBack) {
+  Machine machine;
+  const TuningTable table = machine.tune(2);
+  EXPECT_EQ(ways_at(table, 1 << 10), 8U);
+  EXPECT_EQ(ways_at(table, 512 << 10), 8U);
+  EXPECT_EQ(ways_at(table, 4 << 20), 4U);
+  EXPECT_EQ(ways_at(table, 16 << 20), 4U);
+  for (const TuningPoint& point : table.points()) {
+    CallOptions options;
+    options.codec = point.way.codec;
+    options.plan = point.way.plan;
+    EXPECT_NEAR(point.seconds, machine.seconds_of(options, point.bytes), 2e-9);
+  }
+}
+
+TEST(Tuner, ForetellsWhatItDidNotMeasure) {
+  Machine machine;
+  const TuningTable table = machine.tune(2);
+  for (const char* codec : {"exact", "bf16", "int8/128", "int4/128"}) {
+    CallOptions options;
+    options.codec = codec;
+    options.plan = PlanKind::kTwoStep;
+    for (const size_t bytes : {256 << 10, 1 << 20, 8 << 20, 64 << 20, 256 << 20}) {
+      const double real = machine.seconds_of(options, bytes);
+      const double foretold = table.seconds({codec, PlanKind::kTwoStep}, bytes).value();
+      EXPECT_NEAR(foretold / real, 1, 0.001) << codec << ' ' << bytes;
+    }
+  }
+}
+
+TEST(Tuner, MoreThanTwoRanksTryARing) {
+  Machine machine;
+  const TuningTable table = machine.tune(3);
+  EXPECT_TRUE(table.seconds({"exact", PlanKind::kRing}, 1 << 20).has_value());
+  EXPECT_TRUE(table.seconds({"int8/128", PlanKind::kRing}, 1 << 20).has_value());
+  EXPECT_FALSE(table.seconds({"bf16", PlanKind::kRing}, 1 << 20).has_value());
+}
+
+TEST(Tuner, KeepsToItsBudgetOnMachinesOfAnySpeed) {
+  for (const int size : {2, 4}) {
+    for (double ns_per_byte = 0.01; ns_per_byte < 3000; ns_per_byte *= 1.37) {
+      Machine machine;
+      machine.ns_per_byte = ns_per_byte;
+      const TuningTable table = machine.tune(size);
+      const double seconds = static_cast<double>(machine.clock.now_ns()) * 1e-9;
+      EXPECT_LE(seconds, 0.2) << size << " ranks, " << ns_per_byte << " ns per byte";
+      EXPECT_GE(ways_at(table, 1 << 10), ns_per_byte < 1000 ? 8U : 2U);
+    }
+  }
+}
+
+TEST(Tuner, WhereTimeIsShortTwoCodecsSpeakForAll) {
+  Machine machine;
+  machine.ns_per_byte = 1.3;
+  const TuningTable table = machine.tune(2);
+  EXPECT_EQ(ways_at(table, 4 << 20), 4U);
+  EXPECT_EQ(ways_at(table, 16 << 20), 2U);
+  CallOptions options;
+  options.codec = "bf16";
+  options.plan = PlanKind::kTwoStep;
+  EXPECT_NEAR(table.seconds({"bf16", PlanKind::kTwoStep}, 16 << 20).value() /
+                  machine.seconds_of(options, 16 << 20),
+              1, 0.05);
+}
+
+// A new group's first calls are slow; the short ones, which they would spoil, come last.
+TEST(Tuner, CountsShortCallsAfterLongOnes) {
+  Machine machine;
+  machine.slow_until_s = 0.04;
+  const TuningTable table = machine.tune(2);
+  EXPECT_EQ(machine.sizes.back(), size_t{1} << 10);
+  CallOptions options;
+  options.codec = "exact";
+  options.plan = PlanKind::kTwoStep;
+  for (const size_t bytes : {1 << 10, 8 << 10, 64 << 10, 512 << 10}) {
+    EXPECT_NEAR(table.seconds({"exact", PlanKind::kTwoStep}, bytes).value(),
+                machine.seconds_of(options, bytes), 2e-9)
+        << bytes;
+  }
+}
+
+TEST(TuningProbes, TheRestIsLeftWhereFewWaysThenReachTheNextSize) {
+  EXPECT_TRUE(rest_fits(0.064, 0.256, 0.330));
+  EXPECT_FALSE(rest_fits(0.064, 0.256, 0.300)) << "it would bar the next size";
+  EXPECT_TRUE(rest_fits(0.064, 0.256, 0.200)) << "the next size is out of reach anyway";
+  EXPECT_FALSE(rest_fits(0.064, 0.256, 0.060));
+  EXPECT_TRUE(rest_fits(0.064, 0, 0.070)) << "there is no next size";
+  EXPECT_EQ(size_growth(0), 0);
+  EXPECT_EQ(size_growth(1), 8);
+  EXPECT_EQ(size_growth(5), 4);
+  EXPECT_EQ(size_growth(6), 0);
+}
+
+TEST(TuningProbes, WaysOfTwoRanksAndOfMore) {
+  const auto ways = probe_ways(64 << 10, 4, nullptr);
+  ASSERT_EQ(ways.size(), 10U);
+  EXPECT_EQ(ways[0], (TuningWay{"exact", PlanKind::kTwoStep}));
+  EXPECT_EQ(ways[1], (TuningWay{"int8/128", PlanKind::kTwoStep}));
+  EXPECT_DOUBLE_EQ(rest_turn_seconds(ways, 4, 1e-3), (2 + 4 * 3 + 2) * 1e-3);
+  EXPECT_EQ(probe_ways(512 << 10, 2, nullptr).size(), 8U);
+  EXPECT_EQ(probe_ways(512 << 10, 4, nullptr).size(), 6U);
+  EXPECT_EQ(probe_ways(4 << 20, 2, nullptr).size(), 4U);
+}
+
+TEST(TuningProbes, ShortTurnsAreManyAndOdd) {
+  EXPECT_EQ(probe_turns(0), 21);
+  EXPECT_EQ(probe_turns(100e-6), 21);
+  EXPECT_EQ(probe_turns(1e-3), 9);
+  EXPECT_EQ(probe_turns(1), 3);
+  EXPECT_DOUBLE_EQ(seconds_to_come(1), 2);
+}
+
+TEST(TuningProbes, WhatIsLeftOfTheBudgetGoesIntoTurns) {
+  EXPECT_DOUBLE_EQ(affordable_turns_seconds({0.010}, 0.019), kTurnsSeconds);
+  const double each_s = affordable_turns_seconds({0.010, 0.001}, 0.100);
+  EXPECT_GT(probe_turns(0.010, each_s), 5);
+  EXPECT_LE(seconds_to_come(0.010, each_s) + seconds_to_come(0.001, each_s), 0.100);
+}
+
+TEST(TuningProbes, ALongerArrayTakesNoLessTime) {
+  std::vector<TuningPoint> points;
+  for (const double seconds : {1.0, 8.0, 2.0, 5.0, 4.9}) {
+    points.push_back({{}, points.size() + 1, seconds});
+  }
+  make_monotone(points);
+  const double last = std::sqrt(5.0 * 4.9);
+  for (const auto& [i, seconds] :
+       std::map<size_t, double>{{0, 1.0}, {1, 4.0}, {2, 4.0}, {3, last}, {4, last}}) {
+    EXPECT_NEAR(points[i].seconds, seconds, 1e-12) << i;
+  }
+}
+
+}  // namespace
+}  // namespace tersum
