@@ -31,6 +31,7 @@ def way_of(spec: str) -> str:
 #: Names that would lie on others: which side of the point, and how far up in points.
 PLACES = {
     "nf4/64+flatten": (-1, -3),
+    "int4/64+adaptive": (1, -9),
     "int4/128+flatten": (-1, -3),
     "mxfp4+flatten": (1, -9),
     "nvfp4+flatten": (1, -10),
