@@ -77,7 +77,10 @@ void ExponentCodec::encode_tile(const void* values, size_t first, size_t count,
   load_shared_values(format_, values, first, count, place, tile);
   const float scale = shared_scale(place.scales[0]);
   const BlockScale by = make_block_scale(scale);
-  for (size_t i = 0; i < count; i += format_.block) limit_to_scale(format_, scale, tile + i);
+  std::array<BlockScale, kTileBlocksMax> scales;
+  const size_t blocks = (count + format_.block - 1) / format_.block;
+  std::fill_n(scales.begin(), blocks, by);
+  limit_to_scales(format_, scales.data(), blocks, tile);
   // Of a scale that is NaN or 0 there is no reciprocal; all codes are 0.
   std::transform(tile, tile + count, tile, [=](float x) {
     const float scaled = x * by.pre * by.inverse;

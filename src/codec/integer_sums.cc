@@ -86,8 +86,8 @@ void IntegerCodec::add_values(const void* values, size_t first, size_t count,
   for (size_t b = 0; b < padded / format_.block; ++b) {
     const float scale = shared_scale(*scale_at(place, first, b));
     memory.scales[b] = make_block_scale(scale);
-    limit_to_scale(format_, scale, memory.values + b * format_.block);
   }
+  limit_to_scales(format_, memory.scales, padded / format_.block, memory.values);
   if (is_random()) {
     const RoundingPlace numbers = rounding_place(place.rounding, place.first + first);
     kernels.quantize_random(format_, numbers, memory.values, padded, memory.scales, memory.codes);

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/check.h"
 #include "codec/combine_checks.h"
 #include "codec/element_codec.h"
@@ -33,9 +34,10 @@ struct TileMemory {
 
 void pack_codes(const uint8_t* codes, size_t count, std::byte* wire) {
   const size_t whole = count / kPairCodes;
+  // Bytes of a little-endian word, moved together.
   for (size_t i = 0; i < whole; ++i) {
-    const uint8_t* const four = codes + i * kPairCodes;
-    wire[i] = static_cast<std::byte>(four[0] | four[1] << 2 | four[2] << 4 | four[3] << 6);
+    const auto four = load_le<uint32_t>(codes + i * kPairCodes);
+    wire[i] = static_cast<std::byte>(four | four >> 6 | four >> 12 | four >> 18);
   }
   const size_t rest = count % kPairCodes;
   if (rest == 0) return;
@@ -47,8 +49,14 @@ void pack_codes(const uint8_t* codes, size_t count, std::byte* wire) {
 }
 
 void unpack_codes(const std::byte* wire, size_t count, uint8_t* codes) {
-  for (size_t i = 0; i < count; ++i) {
-    const auto byte = static_cast<uint32_t>(wire[i / kPairCodes]);
+  const size_t whole = count / kPairCodes;
+  for (size_t i = 0; i < whole; ++i) {
+    const auto byte = static_cast<uint32_t>(wire[i]);
+    const uint32_t four = (byte | byte << 6 | byte << 12 | byte << 18) & 0x03030303U;
+    store_le(codes + i * kPairCodes, four);
+  }
+  for (size_t i = whole * kPairCodes; i < count; ++i) {
+    const auto byte = static_cast<uint32_t>(wire[whole]);
     codes[i] = static_cast<uint8_t>(byte >> (2 * (i % kPairCodes)) & 3U);
   }
 }
@@ -94,8 +102,8 @@ void PairCodec::encode_tile(const void* values, size_t first, size_t count, cons
   for (size_t b = 0; b < padded / format_.block; ++b) {
     const float scale = scale_at(place, first, b);
     memory.scales[b] = make_block_scale(scale);
-    limit_to_scale(format_, scale, memory.values + b * format_.block);
   }
+  limit_to_scales(format_, memory.scales, padded / format_.block, memory.values);
   if (is_random()) {
     const RoundingPlace numbers = rounding_place(place.rounding, place.first + first);
     kernels.quantize_random(format_, numbers, memory.values, padded, memory.scales, memory.codes);

@@ -20,13 +20,21 @@ void load_shared_values(const ElementFormat& format, const void* values, size_t 
   std::fill(tile + count, tile + round_up(round_up(count, format.block), kTilePad), 0.0F);
 }
 
-void limit_to_scale(const ElementFormat& format, float scale, float* block) {
-  const float limit = format.level_max * scale;
-  std::transform(block, block + format.block, block, [=](float x) {
-    if (!std::isfinite(x)) return 0.0F;
-    const float above = x < -limit ? -limit : x;
-    return above > limit ? limit : above;
-  });
+void limit_to_scales(const ElementFormat& format, const BlockScale* scales, size_t blocks,
+                     float* tile) {
+  uint32_t maxima[kTileBlocksMax];
+  element_kernels().maxima(tile, format.block, blocks, maxima);
+  for (size_t b = 0; b < blocks; ++b) {
+    const float limit = format.level_max * scales[b].scale;
+    // As it is but where peers' bytes lie. (Of a limit that is NaN it is not known.)
+    if (maxima[b] < kFloatInfinity && float_from_bits(maxima[b]) <= limit) continue;
+    float* const block = tile + b * format.block;
+    std::transform(block, block + format.block, block, [=](float x) {
+      if (!std::isfinite(x)) return 0.0F;
+      const float above = x < -limit ? -limit : x;
+      return above > limit ? limit : above;
+    });
+  }
 }
 
 void measure_scales(const ElementFormat& format, const void* values, size_t count,

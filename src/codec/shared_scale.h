@@ -23,7 +23,8 @@ void load_shared_values(const ElementFormat& format, const void* values, size_t 
 // What is not finite has made its block's scale NaN, and nothing is beyond the last level, unless a
 // peer's bytes say otherwise: then the former is 0 and the latter limited, the same on every
 // instruction set.
-void limit_to_scale(const ElementFormat& format, float scale, float* block);
+void limit_to_scales(const ElementFormat& format, const BlockScale* scales, size_t blocks,
+                     float* tile);
 
 // SharedSums::measure() of such a format; `one_scale`: of all blocks.
 void measure_scales(const ElementFormat& format, const void* values, size_t count,
