@@ -97,9 +97,11 @@ void ExponentCodec::store(const std::byte* wire, size_t count, uint32_t divisor,
   alignas(64) float tile[kTileMemory];
   const float scale = shared_scale(place.scales[0]);
   const auto parts = static_cast<float>(divisor);
-  std::transform(wire, wire + count, tile, [&](std::byte code) {
-    return levels_[static_cast<uint8_t>(code)] * scale / parts;
-  });
+  std::array<float, 256> stands_for;
+  std::transform(levels_.begin(), levels_.end(), stands_for.begin(),
+                 [=](float level) { return level * scale / parts; });
+  std::transform(wire, wire + count, tile,
+                 [&](std::byte code) { return stands_for[static_cast<uint8_t>(code)]; });
   element_kernels().store(format_.kind, tile, count, values, to);
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "codec/kernels/dispatch.h"
 #include "codec/kernels/exponent_codes.h"
 #include "codec/kernels/numbers.h"
 #include "codec/shared_sums.h"
@@ -60,6 +61,40 @@ TEST(ExponentCodes, ASumIsOneOfThePowersAroundItWithItAsTheMean) {
         ASSERT_NEAR(mean, exact, 5 * (above - below) / 2 / std::sqrt(kDraws))
             << a << ' ' << b << ' ' << sign << ", seed " << kSeed;
       }
+    }
+  }
+}
+
+// Codes that no encoder writes, too; the last of the targets is the scalar reference.
+TEST(ExponentCodes, AreTheSameOnEveryTarget) {
+  const ExponentKernels& reference = exponent_kernels_of(available_targets().back());
+  std::mt19937_64 random(kSeed);
+  for (size_t round = 0; round < 2000; ++round) {
+    const size_t count = random() % 200;
+    const RoundingPlace place = rounding_place(random(), random());
+    Codes a(count);
+    Codes b(count);
+    Floats values(count);
+    for (size_t i = 0; i < count; ++i) {
+      a[i] = static_cast<uint8_t>(random());
+      // Neighbours, whose sums draw most.
+      b[i] = static_cast<uint8_t>(random() % 2 == 0 ? a[i] + random() % 5 - 2 : random());
+      const auto exponent = static_cast<int>(random() % 160);
+      values[i] = std::ldexp(static_cast<float>(random() % 2001) / 1000 - 1, -exponent);
+    }
+    const auto headroom = static_cast<uint32_t>(random() % 126 + 1);
+    Codes expected(count);
+    reference.encode(values.data(), count, headroom, place, expected.data());
+    Codes expected_sum = a;
+    reference.add(expected_sum.data(), b.data(), count, place);
+    for (const int64_t target : available_targets()) {
+      const ExponentKernels& kernels = exponent_kernels_of(target);
+      Codes codes(count);
+      kernels.encode(values.data(), count, headroom, place, codes.data());
+      ASSERT_EQ(codes, expected) << "round " << round << ", seed " << kSeed;
+      Codes sum = a;
+      kernels.add(sum.data(), b.data(), count, place);
+      ASSERT_EQ(sum, expected_sum) << "round " << round << ", seed " << kSeed;
     }
   }
 }
