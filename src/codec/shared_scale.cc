@@ -41,16 +41,18 @@ void measure_scales(const ElementFormat& format, const void* values, size_t coun
                     const SlicePlace& place, bool one_scale, uint16_t* scales) {
   alignas(64) float tile[kTileMemory];
   uint32_t maxima[kTileBlocksMax];
+  uint16_t chosen[kTileBlocksMax];
+  BlockScale unused[kTileBlocksMax];
   for (size_t first = 0; first < count; first += kTileValues) {
     const size_t here = std::min(kTileValues, count - first);
     const size_t blocks = round_up(here, format.block) / format.block;
     load_shared_values(format, values, first, here, place, tile);
     element_kernels().maxima(tile, format.block, blocks, maxima);
+    auto* const wire = reinterpret_cast<std::byte*>(chosen);
+    element_kernels().choose_scales(format, maxima, blocks, 0, wire, unused);
     for (size_t b = 0; b < blocks; ++b) {
-      uint16_t scale = 0;
-      static_cast<void>(choose_scale(format, maxima[b], 0, reinterpret_cast<std::byte*>(&scale)));
       uint16_t& shared = scales[one_scale ? 0 : first / format.block + b];
-      shared = std::max(shared, scale);
+      shared = std::max(shared, load_unaligned<uint16_t>(wire + 2 * b));
     }
   }
 }
