@@ -29,6 +29,19 @@ def data_of(rank: int, count: int = 70_000, seed: int = 0) -> Data:
     return np.random.default_rng([SEED, seed, rank]).standard_normal(count, np.float32)
 
 
+def least_sent(group: tersum.Communicator, allowed: float, x: Data | list[Data]) -> int:
+    """Bytes of a call that takes no sample, which one in 16 does: of four in a row one does not."""
+    sent = []
+    for _ in range(4):
+        before = group.stats().wire_bytes_sent
+        if isinstance(x, list):
+            group.all_reduce_coalesced(x, max_rel_error=allowed, **HOW)
+        else:
+            group.all_reduce(x, max_rel_error=allowed, **HOW)
+        sent.append(group.stats().wire_bytes_sent - before)
+    return min(sent)
+
+
 def rel_error(got: Data, parts: list[Data]) -> float:
     exact = np.sum(parts, 0, np.float64)
     return float(np.linalg.norm(got - exact) / np.linalg.norm(exact))
@@ -58,9 +71,7 @@ def test_more_is_allowed_fewer_bytes_are_sent(run_group: Run) -> None:
         for allowed in (1e-6, 4e-3, 1e-2, 2e-2, 4e-2, 0.08, 0.5):
             for _ in range(2):
                 group.all_reduce(x, max_rel_error=allowed, **HOW)  # tuning, samples
-            before = group.stats().wire_bytes_sent
-            group.all_reduce(x, max_rel_error=allowed, **HOW)
-            sent.append(group.stats().wire_bytes_sent - before)
+            sent.append(least_sent(group, allowed, x))
         return sent
 
     sent = run_group(2, body)[0]
@@ -161,10 +172,7 @@ def test_many_arrays_in_one_call_are_sampled_together(run_group: Run) -> None:
         for _ in range(20):
             sums = group.all_reduce_coalesced(arrays, max_rel_error=1e-2, **HOW)
             errors.append(rel_error_of(sums))
-        before = group.stats().wire_bytes_sent
-        group.all_reduce_coalesced(arrays, max_rel_error=1e-2, **HOW)
-        sent = group.stats().wire_bytes_sent - before
-        return sent, errors
+        return least_sent(group, 1e-2, arrays), errors
 
     for sent, errors in run_group(2, body):
         assert all(error <= 1.1e-2 for error in errors), errors
