@@ -73,6 +73,7 @@ struct CompiledPlan {
   // Of finished sums on their way to everybody: `codec` for as many contributions as they hold.
   const Codec* gathered = nullptr;
   uint32_t gathered_ranks = 1;
+  size_t slice_bytes_max = 0;  // SliceLimits::slice_bytes of then
   bool replicated = false;
   size_t slice_values = 1;
   uint32_t window = 2;  // slices of one flow that may be under way

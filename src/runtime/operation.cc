@@ -73,15 +73,10 @@ void Operation::begin(Node& node) {
   peers_.assign(static_cast<size_t>(member_->size()), {});
   ready_peers_ = 0;
   transits_ = Node::take_early_transits(*member_, request_.call);
-  open_roles_ = 0;
   bytes_sent_ = bytes_received_ = slices_sent_ = 0;
-  in_.clear();
-  out_.clear();
-  roles_.clear();
-  plan_.reset();
-  call_plan_.reset();
-  stage_ = {request_.input, request_.output, request_.count, request_.type, request_.op};
-  agreeing_ = false;
+  call_.clear();
+  agreement_.clear();
+  call_.arrays = {request_.input, request_.output, request_.count, request_.type, request_.op};
   sums_ = nullptr;
   const Status poison = member_->current_poison();
   if (!poison.ok()) {
@@ -90,46 +85,36 @@ void Operation::begin(Node& node) {
     finish(node, poison);
     return;
   }
-  Status resolved = resolve_plan(plan_request(request_, *member_), *request_.codec, plan_);
+  Status resolved =
+      resolve_plan(plan_request(request_, *member_), *request_.codec, member_->limits, call_.plan);
   if (resolved.ok()) resolved = begin_scales();
   if (!resolved.ok()) {
     fail(node, resolved);
     return;
   }
-  reset_states();
+  call_.restart();
   enter_site();
   take_site(node);
 }
 
 // The plan for this shape, from the member's cache or made now.
 Status Operation::resolve_plan(const PlanRequest& wanted, const Codec& codec,
+                               const SliceLimits& limits,
                                std::shared_ptr<const CompiledPlan>& found) {
   constexpr size_t kPlansKept = 64;
   for (const auto& plan : member_->plans) {
-    if (plan->asked == &codec && same_request(plan->request, wanted)) {
+    if (plan->asked == &codec && plan->slice_bytes_max == limits.slice_bytes &&
+        same_request(plan->request, wanted)) {
       found = plan;
       return {};
     }
   }
-  auto compiled = compile_plan(wanted, codec, member_->rank, member_->limits);
+  auto compiled = compile_plan(wanted, codec, member_->rank, limits);
   if (!compiled.ok()) return compiled.status();
   found = compiled.value();
   if (member_->plans.size() >= kPlansKept) member_->plans.erase(member_->plans.begin());
   member_->plans.push_back(found);
   return {};
-}
-
-void Operation::reset_states() {
-  in_.assign(plan_->in_flows.size(), {});
-  out_.assign(plan_->out_flows.size(), {});
-  for (OutState& out : out_) out.granted = plan_->window;
-  roles_.assign(plan_->roles.size(), {});
-  open_roles_ = static_cast<uint32_t>(roles_.size());
-  for (uint32_t i = 0; i < roles_.size(); ++i) refresh_role(i);
-  const size_t inbox_count = plan_->in_flows.size() * plan_->window;
-  if (inbox_.size() < inbox_count) inbox_.resize(inbox_count);
-  if (plan_->replicated && own_wires_.size() < plan_->window) own_wires_.resize(plan_->window);
-  leaf_cursor_ = 0;
 }
 
 MessageHeader Operation::header(MessageKind kind, int to_rank) const {
@@ -223,53 +208,45 @@ void Operation::on_data(Node& node, InMessage message) {
     early_.push_back(std::move(message));
     return;
   }
-  if (agreeing_ && !has_scales_phase(got)) {
-    if (!may_be_ahead(message)) {
-      fail_protocol(node, got.from_rank, "data of the next stage that the plan does not have");
-      return;
-    }
-    ahead_.push_back(std::move(message));
-    return;
-  }
-  const bool is_known = agreeing_ == has_scales_phase(got);
+  PlanRun* const run = find_run(got.phase);
   const FlowPhase phase = plan_phase(got.phase);
-  const int flow = is_known ? find_flow(plan_->in_lookup, got.chunk, phase, got.from_rank) : -1;
+  const int flow =
+      run == nullptr ? -1 : find_flow(run->plan->in_lookup, got.chunk, phase, got.from_rank);
   if (flow < 0) {
     fail_protocol(node, got.from_rank, "data of a flow that the plan does not have");
     return;
   }
   const auto index = static_cast<uint32_t>(flow);
-  const ChunkRole& role = plan_->roles[plan_->in_flows[index].role];
-  InState& state = in_[index];
-  const bool in_window = got.slice >= state.consumed &&
-                         got.slice - state.consumed < plan_->window && got.slice < role.slices;
-  if (!in_window || inbox(index, got.slice).payload.data() != nullptr) {
+  const CompiledPlan& plan = *run->plan;
+  const ChunkRole& role = plan.roles[plan.in_flows[index].role];
+  InState& state = run->in[index];
+  const bool in_window = got.slice >= state.consumed && got.slice - state.consumed < plan.window &&
+                         got.slice < role.slices;
+  if (!in_window || run->inbox(index, got.slice).payload.data() != nullptr) {
     fail_protocol(node, got.from_rank, "a slice outside its window");
     return;
   }
-  const Codec& codec = plan_->codec_of(phase);
-  const size_t expected = codec.wire_bytes(plan_->slice_count(role, got.slice));
+  const size_t expected = plan.codec_of(phase).wire_bytes(plan.slice_count(role, got.slice));
   if (message.payload.size() != expected) {
     fail_protocol(node, got.from_rank, "a slice of the wrong length");
     return;
   }
   ++state.arrived;
   bytes_received_ += expected;
-  inbox(index, got.slice) = std::move(message);
+  run->inbox(index, got.slice) = std::move(message);
 }
 
 void Operation::on_credit(Node& node, const MessageHeader& got) {
-  // What was agreed on needs no credit any more.
-  if (!agreeing_ && sums_ != nullptr && has_scales_phase(got)) return;
-  const bool is_known = plan_ != nullptr && agreeing_ == has_scales_phase(got);
+  PlanRun* const run = find_run(got.phase);
   const FlowPhase phase = plan_phase(got.phase);
-  const int flow = is_known ? find_flow(plan_->out_lookup, got.chunk, phase, got.from_rank) : -1;
-  if (flow < 0 || got.slice > out_[static_cast<size_t>(flow)].sent) {
+  const int flow =
+      run == nullptr ? -1 : find_flow(run->plan->out_lookup, got.chunk, phase, got.from_rank);
+  if (flow < 0 || got.slice > run->out[static_cast<size_t>(flow)].sent) {
     fail_protocol(node, got.from_rank, "credit for what was never sent");
     return;
   }
-  OutState& out = out_[static_cast<size_t>(flow)];
-  out.granted = std::max(out.granted, got.slice + plan_->window);
+  OutState& out = run->out[static_cast<size_t>(flow)];
+  out.granted = std::max(out.granted, got.slice + run->plan->window);
 }
 
 void Operation::fail_protocol(Node& node, int from_rank, const char* what) {
@@ -283,20 +260,11 @@ bool Operation::advance(Node& node, int64_t now_ns) {
     check_deadline(node, now_ns);
     return done();
   }
-  if (agreeing_ && !measure_scales()) return true;
-  bool moved = false;
-  if (plan_->jobs.empty()) {
-    moved |= advance_stores(node);
-    moved |= advance_combines(node);
-    moved |= advance_leaves(node);
-  } else {
-    moved |= advance_jobs(node);
-  }
+  if (!measure_whole()) return true;
+  // The call's slices wait for their scales.
+  bool moved = !agreement_.complete() && advance_run(node, agreement_);
+  moved |= !done() && advance_run(node, call_);
   if (done()) return true;
-  if (agreeing_ && open_roles_ == 0) {
-    end_scales(node);
-    return true;
-  }
   if (complete()) {
     finish(node, {});
     return true;
@@ -307,7 +275,9 @@ bool Operation::advance(Node& node, int64_t now_ns) {
 
 uint32_t Operation::ranks() const { return static_cast<uint32_t>(member_->size()); }
 
-bool Operation::complete() const { return open_roles_ == 0 && all_entered(); }
+bool Operation::complete() const {
+  return call_.complete() && agreement_.complete() && all_entered();
+}
 
 // Every rank's descriptor has arrived, and those that pass here have been handed on.
 bool Operation::all_entered() const {
@@ -362,16 +332,7 @@ std::string Operation::blame(const Node& node) const {
 }
 
 bool Operation::still_needs(int rank) const {
-  if (!peers_[static_cast<size_t>(rank)].ready || agreeing_) return true;
-  for (size_t i = 0; i < in_.size(); ++i) {
-    const InFlow& flow = plan_->in_flows[i];
-    if (flow.peer == rank && in_[i].arrived < plan_->roles[flow.role].slices) return true;
-  }
-  for (size_t i = 0; i < out_.size(); ++i) {
-    const OutFlow& flow = plan_->out_flows[i];
-    if (flow.peer == rank && out_[i].sent < plan_->roles[flow.role].slices) return true;
-  }
-  return false;
+  return !peers_[static_cast<size_t>(rank)].ready || call_.needs(rank) || agreement_.needs(rank);
 }
 
 void Operation::on_peer_down(Node& node, int rank, const Status& reason) {
@@ -411,10 +372,9 @@ void Operation::notify_others(Node& node, const Status& status) {
 }
 
 void Operation::finish(Node& node, Status status) {
-  for (InMessage& message : inbox_) message = {};
+  call_.release();
+  agreement_.release();
   early_.clear();
-  ahead_.clear();
-  for (SlotRef& slot : own_wires_) slot = {};
   for (size_t peer = 0; peer < peers_.size(); ++peer) {
     if (peers_[peer].eager_bytes == 0) continue;
     node.give_back_eager(*member_, static_cast<int>(peer), peers_[peer].eager_bytes);

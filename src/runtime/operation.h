@@ -11,9 +11,9 @@
 // descriptor was received and agreed, so no message of a completed call can still be under way to
 // this rank. Objects are pooled: no allocation after the first call of a size.
 //
-// A sum whose ranks share scales runs in two stages: first a plan of its own takes the maximum of
-// all ranks' scales, then the call's plan runs with them. Messages of the two are told apart by
-// their phase; those that come early wait.
+// A sum whose ranks share scales runs two plans: one of its own takes the maximum of all ranks'
+// scales, and the call's follows it slice by slice, so that codes travel while other scales are
+// still agreed on. Messages of the two are told apart by their phase.
 #pragma once
 
 #include <atomic>
@@ -27,6 +27,7 @@
 #include "codec/codec.h"
 #include "runtime/call_descriptor.h"
 #include "runtime/compiled_plan.h"
+#include "runtime/plan_run.h"
 #include "runtime/trace_recorder.h"
 #include "tersum/options.h"
 #include "tersum/status.h"
@@ -106,38 +107,14 @@ class Operation final : public WorkImpl {
   [[nodiscard]] int64_t deadline_ns() const { return deadline_ns_; }
 
  private:
-  struct InState {
-    uint32_t consumed = 0;
-    uint32_t credited = 0;
-    uint32_t arrived = 0;
-  };
-  struct OutState {
-    uint32_t sent = 0;
-    uint32_t granted = 0;
-  };
-  struct RoleState {
-    uint32_t produced = 0;  // slices through the reduce side
-    uint32_t encoded = 0;   // replicated plans: slices sent, not yet combined
-    uint32_t stored = 0;    // slices through the gather side
-    bool complete = false;
-  };
-  // The arrays that plan_ works on: the caller's, or those of the scales.
-  struct Stage {
-    const void* input = nullptr;
-    void* output = nullptr;
-    size_t count = 0;
-    DataType type = DataType::kFloat32;
-    ReduceOp op = ReduceOp::kSum;
-  };
   struct PeerState {
     bool ready = false;
     uint32_t eager_bytes = 0;  // sent before the peer was ready
   };
 
   // Set-up (operation.cc).
-  Status resolve_plan(const PlanRequest& wanted, const Codec& codec,
+  Status resolve_plan(const PlanRequest& wanted, const Codec& codec, const SliceLimits& limits,
                       std::shared_ptr<const CompiledPlan>& found);
-  void reset_states();
   // Sites (operation_sites.cc).
   void enter_site();
   bool take_site(Node& node);
@@ -145,14 +122,15 @@ class Operation final : public WorkImpl {
   Status take_clip();
   void read_report(const std::byte* wire, size_t bytes);
   void send_ready(Node& node);
-  // The stage of shared scales (operation_scales.cc).
+  // Shared scales (operation_scales.cc).
   Status begin_scales();
-  bool measure_scales();
-  void end_scales(Node& node);
-  [[nodiscard]] bool may_be_ahead(const InMessage& message) const;
-  [[nodiscard]] static bool has_scales_phase(const MessageHeader& got);
+  [[nodiscard]] SliceLimits scale_limits() const;
+  bool measure_whole();
+  void measure_own(const PlanRun& run, const ChunkRole& role, uint32_t slice);
+  void measure_values(size_t first, size_t count);
+  [[nodiscard]] bool has_scales(const PlanRun& run, const ChunkRole& role, uint32_t slice) const;
+  [[nodiscard]] PlanRun* find_run(FlowPhase phase);
   [[nodiscard]] size_t scale_index(size_t first) const;
-  [[nodiscard]] const uint16_t* scales_at(size_t first) const;
   void on_ready(Node& node, const InMessage& message);
   void on_data(Node& node, InMessage message);
   void on_credit(Node& node, const MessageHeader& header);
@@ -166,41 +144,33 @@ class Operation final : public WorkImpl {
   void notify_others(Node& node, const Status& status);
 
   // Slices (operation_slices.cc).
-  bool advance_stores(Node& node);
-  bool advance_combines(Node& node);
-  bool advance_leaves(Node& node);
-  bool advance_jobs(Node& node);
-  bool produce_slice(Node& node, uint32_t role_index);
-  bool encode_replicated(Node& node, uint32_t role_index);
-  bool combine_replicated(Node& node, uint32_t role_index);
-  bool store_slice(Node& node, uint32_t role_index);
-  [[nodiscard]] bool have_slice(const FlowRange& range, uint32_t slice) const;
-  [[nodiscard]] bool can_send(const Node& node, const FlowRange& range, uint32_t slice,
-                              size_t bytes) const;
-  [[nodiscard]] bool backlogged(const Node& node, const FlowRange& range) const;
-  void send_slice(Node& node, const FlowRange& range, uint32_t slice, const SlotRef& slot,
-                  size_t bytes);
-  void consume(Node& node, uint32_t in_flow, uint32_t slice);
-  [[nodiscard]] bool past_cache() const;
-  void combine(const std::byte* own, size_t own_index, size_t count, const CombineFinish& finish,
-               std::byte* wire_out, std::byte* values_out, const SlicePlace& place);
-  [[nodiscard]] SlicePlace place_of(const ChunkRole& role, uint32_t slice) const;
+  bool advance_run(Node& node, PlanRun& run);
+  bool advance_stores(Node& node, PlanRun& run);
+  bool advance_combines(Node& node, PlanRun& run);
+  bool advance_leaves(Node& node, PlanRun& run);
+  bool advance_jobs(Node& node, PlanRun& run);
+  bool produce_slice(Node& node, PlanRun& run, uint32_t role_index);
+  bool encode_replicated(Node& node, PlanRun& run, uint32_t role_index);
+  bool combine_replicated(Node& node, PlanRun& run, uint32_t role_index);
+  bool store_slice(Node& node, PlanRun& run, uint32_t role_index);
+  [[nodiscard]] bool can_send(const Node& node, const PlanRun& run, const FlowRange& range,
+                              uint32_t slice, size_t bytes) const;
+  [[nodiscard]] bool backlogged(const Node& node, const PlanRun& run, const FlowRange& range) const;
+  void send_slice(Node& node, PlanRun& run, const FlowRange& range, uint32_t slice,
+                  const SlotRef& slot, size_t bytes);
+  void consume(Node& node, PlanRun& run, uint32_t in_flow, uint32_t slice);
+  void combine(const PlanRun& run, const std::byte* own, size_t own_index, size_t count,
+               const CombineFinish& finish, std::byte* wire_out, std::byte* values_out,
+               const SlicePlace& place);
+  [[nodiscard]] SlicePlace place_of(const PlanRun& run, const ChunkRole& role,
+                                    uint32_t slice) const;
   // Codec work that began at `begin_ns` (operation_trace.cc).
-  void trace_slice(TraceRecorder& trace, TraceKind kind, int64_t begin_ns, const ChunkRole& role,
-                   uint32_t slice, size_t bytes) const;
+  void trace_slice(TraceRecorder& trace, TraceKind kind, int64_t begin_ns, const PlanRun& run,
+                   const ChunkRole& role, uint32_t slice, size_t bytes) const;
   void trace_call(TraceRecorder& trace) const;
   void count_call(const Node& node, const Status& status);
   [[nodiscard]] uint32_t ranks() const;
-  [[nodiscard]] const std::byte* own_slice(const ChunkRole& role, uint32_t slice) const;
-  [[nodiscard]] std::byte* output_slice(const ChunkRole& role, uint32_t slice) const;
-  InMessage& inbox(uint32_t in_flow, uint32_t slice) {
-    return inbox_[static_cast<size_t>(in_flow) * plan_->window + slice % plan_->window];
-  }
-  [[nodiscard]] const InMessage& inbox(uint32_t in_flow, uint32_t slice) const {
-    return inbox_[static_cast<size_t>(in_flow) * plan_->window + slice % plan_->window];
-  }
   MessageHeader header(MessageKind kind, int to_rank) const;
-  void refresh_role(uint32_t role_index);
 
   std::shared_ptr<Member> member_;
   CallRequest request_;
@@ -219,29 +189,19 @@ class Operation final : public WorkImpl {
   float* owed_ = nullptr;             // there, once the site is this call's
   bool resting_ = false;              // until the site's calls before this one have ended
 
-  std::shared_ptr<const CompiledPlan> plan_;
-  Stage stage_;
-  bool agreeing_ = false;                          // the stage is that of the scales
-  std::shared_ptr<const CompiledPlan> call_plan_;  // meanwhile
-  const SharedSums* sums_ = nullptr;               // of a call whose ranks share scales
-  std::vector<uint16_t> scales_;                   // measured, then agreed on
-  size_t measured_ = 0;                            // values so far
-  std::vector<InMessage> ahead_;                   // of the stage after that
-  std::vector<InState> in_;
-  std::vector<OutState> out_;
-  std::vector<RoleState> roles_;
+  PlanRun call_{false};
+  PlanRun agreement_{true};           // on the scales of such a sum
+  const SharedSums* sums_ = nullptr;  // of it
+  std::vector<uint16_t> scales_;      // measured, then agreed on
+  size_t measured_ = 0;               // values, where all share one scale
   std::vector<PeerState> peers_;
-  std::vector<InMessage> inbox_;  // in_flows * window
   // Data of ranks whose descriptor has not arrived yet; all messages of a call that rests.
   std::vector<InMessage> early_;
   std::string codec_text_;               // what descriptor_.codec views
-  std::vector<SlotRef> own_wires_;       // replicated plans: own encoded slices
   std::vector<const std::byte*> wires_;  // scratch of one combine
   std::vector<std::byte> decoded_;       // scratch of what goes past the cache
   uint32_t ready_peers_ = 0;
   uint32_t transits_ = 0;
-  uint32_t open_roles_ = 0;
-  uint32_t leaf_cursor_ = 0;
   uint64_t bytes_sent_ = 0;
   uint64_t bytes_received_ = 0;
   uint64_t slices_sent_ = 0;

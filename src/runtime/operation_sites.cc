@@ -85,9 +85,10 @@ Status Operation::take_clip() {
   clips_ = state.factors(ranks());
   const uint64_t known = mix_digests(mix_digests(request_.site, request_.clip), state.digest());
   descriptor_.flatten = mix_digests(descriptor_.flatten, known);
-  if (!state.holds(!plan_->replicated)) return {};
-  TERSUM_RETURN_IF_ERROR(resolve_plan(PlanRequest(plan_->request), *request_.codec->held(), plan_));
-  reset_states();
+  if (!state.holds(!call_.plan->replicated)) return {};
+  TERSUM_RETURN_IF_ERROR(resolve_plan(PlanRequest(call_.plan->request), *request_.codec->held(),
+                                      member_->limits, call_.plan));
+  call_.restart();
   return {};
 }
 

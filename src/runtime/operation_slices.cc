@@ -11,55 +11,35 @@
 namespace tersum {
 namespace {
 
-// Work of one advance(), so that links are served between: about 100 us of codec time.
+// Work of one advance(), so that links are served between: about 100 us of codec time. Slices of
+// few bits have many values.
 constexpr int kStoresPerAdvance = 8;
 constexpr int kCombinesPerAdvance = 4;
 constexpr int kLeavesPerAdvance = 4;
 constexpr int kJobsPerAdvance = 16;
+constexpr size_t kValuesPerAdvance = 128 * 1024;
 // Contributions are encoded only while the carrier takes them: further ahead they would leave L2.
 constexpr size_t kBacklogBytesMax = 256 * 1024;
 
+// Slices of one kind of work in one advance(), of at most `most`. Scales keep ahead of the codes
+// that wait for them.
+int slice_budget(const PlanRun& run, int most) {
+  if (run.of_scales) return most;
+  const size_t slices = kValuesPerAdvance / run.plan->slice_values;
+  return std::clamp(static_cast<int>(std::min<size_t>(slices, kJobsPerAdvance)), 1, most);
+}
+
 }  // namespace
-
-void Operation::refresh_role(uint32_t role_index) {
-  const ChunkRole& role = plan_->roles[role_index];
-  RoleState& state = roles_[role_index];
-  const bool produced = !role.produces || state.produced == role.slices;
-  const bool stored = role.store.count == 0 || state.stored == role.slices;
-  if (state.complete || !produced || !stored) return;
-  state.complete = true;
-  --open_roles_;
-}
-
-const std::byte* Operation::own_slice(const ChunkRole& role, uint32_t slice) const {
-  const size_t begin = role.input_begin + slice * plan_->slice_values;
-  return static_cast<const std::byte*>(stage_.input) + begin * element_bytes(stage_.type);
-}
-
-// Null for a chunk that is only passed on, and for a sender that keeps what it has.
-std::byte* Operation::output_slice(const ChunkRole& role, uint32_t slice) const {
-  if (!role.keeps || stage_.output == nullptr) return nullptr;
-  const size_t begin = role.output_begin + slice * plan_->slice_values;
-  return static_cast<std::byte*>(stage_.output) + begin * element_bytes(stage_.type);
-}
-
-bool Operation::have_slice(const FlowRange& range, uint32_t slice) const {
-  for (uint32_t i = 0; i < range.count; ++i) {
-    const InMessage& message = inbox(range.first + i, slice);
-    if (message.payload.data() == nullptr || message.header.slice != slice) return false;
-  }
-  return true;
-}
 
 // Every destination must have room: for a rank that has entered the call, its window; before that,
 // the few bytes that may travel unasked.
-bool Operation::can_send(const Node& node, const FlowRange& range, uint32_t slice,
-                         size_t bytes) const {
+bool Operation::can_send(const Node& node, const PlanRun& run, const FlowRange& range,
+                         uint32_t slice, size_t bytes) const {
   for (uint32_t i = 0; i < range.count; ++i) {
     const uint32_t index = range.first + i;
-    const OutFlow& flow = plan_->out_flows[index];
+    const OutFlow& flow = run.plan->out_flows[index];
     const PeerState& peer = peers_[flow.peer];
-    if (slice >= out_[index].granted) return false;
+    if (slice >= run.out[index].granted) return false;
     if (peer.ready) continue;
     if (peer.eager_bytes + bytes > kEagerBytesMax) return false;
     if (!node.eager_room(*member_, flow.peer, bytes)) return false;
@@ -67,60 +47,69 @@ bool Operation::can_send(const Node& node, const FlowRange& range, uint32_t slic
   return true;
 }
 
-bool Operation::backlogged(const Node& node, const FlowRange& range) const {
+bool Operation::backlogged(const Node& node, const PlanRun& run, const FlowRange& range) const {
+  if (run.of_scales) return false;
   for (uint32_t i = 0; i < range.count; ++i) {
-    const OutFlow& flow = plan_->out_flows[range.first + i];
+    const OutFlow& flow = run.plan->out_flows[range.first + i];
     if (node.link_backlog_bytes(*member_, flow.peer) > kBacklogBytesMax) return true;
   }
   return false;
 }
 
-void Operation::send_slice(Node& node, const FlowRange& range, uint32_t slice, const SlotRef& slot,
-                           size_t bytes) {
+void Operation::send_slice(Node& node, PlanRun& run, const FlowRange& range, uint32_t slice,
+                           const SlotRef& slot, size_t bytes) {
   for (uint32_t i = 0; i < range.count; ++i) {
     const uint32_t index = range.first + i;
-    const OutFlow& flow = plan_->out_flows[index];
+    const OutFlow& flow = run.plan->out_flows[index];
     PeerState& peer = peers_[flow.peer];
     if (!peer.ready) {
       node.take_eager(*member_, flow.peer, bytes);
       peer.eager_bytes += static_cast<uint32_t>(bytes);
     }
     MessageHeader data = header(MessageKind::kData, flow.peer);
-    data.phase = stage_phase(flow.phase, agreeing_);
-    data.chunk = plan_->roles[flow.role].chunk;
+    data.phase = stage_phase(flow.phase, run.of_scales);
+    data.chunk = run.plan->roles[flow.role].chunk;
     data.slice = slice;
     data.payload_bytes = static_cast<uint32_t>(bytes);
     node.send(*member_, data, slot);
-    ++out_[index].sent;
+    ++run.out[index].sent;
     bytes_sent_ += bytes;
     ++slices_sent_;
   }
 }
 
 // Gives the payload's memory back and, when half a window has been freed, tells the sender.
-void Operation::consume(Node& node, uint32_t in_flow, uint32_t slice) {
-  const InFlow& flow = plan_->in_flows[in_flow];
-  const ChunkRole& role = plan_->roles[flow.role];
-  InState& state = in_[in_flow];
+void Operation::consume(Node& node, PlanRun& run, uint32_t in_flow, uint32_t slice) {
+  const InFlow& flow = run.plan->in_flows[in_flow];
+  const ChunkRole& role = run.plan->roles[flow.role];
+  InState& state = run.in[in_flow];
   TERSUM_CHECK(state.consumed == slice);
-  inbox(in_flow, slice) = {};
+  run.inbox(in_flow, slice) = {};
   ++state.consumed;
-  const bool sender_knows_all = state.credited + plan_->window >= role.slices;
-  if (sender_knows_all || state.consumed - state.credited < (plan_->window + 1) / 2) return;
+  const bool sender_knows_all = state.credited + run.plan->window >= role.slices;
+  if (sender_knows_all || state.consumed - state.credited < (run.plan->window + 1) / 2) return;
   state.credited = state.consumed;
   MessageHeader credit = header(MessageKind::kCredit, flow.peer);
-  credit.phase = stage_phase(flow.phase, agreeing_);
+  credit.phase = stage_phase(flow.phase, run.of_scales);
   credit.chunk = role.chunk;
   credit.slice = state.consumed;
   node.send(*member_, credit, {});
 }
 
-bool Operation::advance_stores(Node& node) {
-  int budget = kStoresPerAdvance;
+bool Operation::advance_run(Node& node, PlanRun& run) {
+  if (!run.plan->jobs.empty()) return advance_jobs(node, run);
+  bool moved = advance_stores(node, run);
+  moved |= advance_combines(node, run);
+  moved |= advance_leaves(node, run);
+  return moved;
+}
+
+bool Operation::advance_stores(Node& node, PlanRun& run) {
+  int budget = slice_budget(run, kStoresPerAdvance);
   bool moved = false;
-  for (uint32_t i = 0; i < roles_.size() && budget > 0; ++i) {
-    if (plan_->roles[i].store.count == 0) continue;
-    while (budget > 0 && !done() && store_slice(node, i)) {
+  for (uint32_t i = 0; i < run.roles.size() && budget > 0; ++i) {
+    if (run.plan->roles[i].store.count == 0) continue;
+    while (budget > 0 && !done() && store_slice(node, run, i)) {
       --budget;
       moved = true;
     }
@@ -128,14 +117,15 @@ bool Operation::advance_stores(Node& node) {
   return moved;
 }
 
-bool Operation::advance_combines(Node& node) {
-  int budget = kCombinesPerAdvance;
+bool Operation::advance_combines(Node& node, PlanRun& run) {
+  int budget = slice_budget(run, kCombinesPerAdvance);
   bool moved = false;
-  for (uint32_t i = 0; i < roles_.size() && budget > 0; ++i) {
-    const ChunkRole& role = plan_->roles[i];
+  for (uint32_t i = 0; i < run.roles.size() && budget > 0; ++i) {
+    const ChunkRole& role = run.plan->roles[i];
     if (!role.produces || role.adds.count == 0) continue;
-    while (budget > 0 && !done() &&
-           (plan_->replicated ? combine_replicated(node, i) : produce_slice(node, i))) {
+    while (
+        budget > 0 && !done() &&
+        (run.plan->replicated ? combine_replicated(node, run, i) : produce_slice(node, run, i))) {
       --budget;
       moved = true;
     }
@@ -145,18 +135,18 @@ bool Operation::advance_combines(Node& node) {
 
 // Contributions that need nobody else's: one slice of each chunk in turn, so that all owners can
 // start.
-bool Operation::advance_leaves(Node& node) {
-  int budget = kLeavesPerAdvance;
+bool Operation::advance_leaves(Node& node, PlanRun& run) {
+  int budget = slice_budget(run, kLeavesPerAdvance);
   bool moved = false;
-  const auto count = static_cast<uint32_t>(roles_.size());
+  const auto count = static_cast<uint32_t>(run.roles.size());
   for (uint32_t idle = 0; idle < count && budget > 0 && !done();) {
-    const uint32_t index = leaf_cursor_ % count;
-    leaf_cursor_ = (leaf_cursor_ + 1) % count;
-    const ChunkRole& role = plan_->roles[index];
+    const uint32_t index = run.leaf_cursor % count;
+    run.leaf_cursor = (run.leaf_cursor + 1) % count;
+    const ChunkRole& role = run.plan->roles[index];
     bool sent = false;
-    if (role.produces && (plan_->replicated || role.adds.count == 0)) {
-      sent = plan_->replicated && role.adds.count > 0 ? encode_replicated(node, index)
-                                                      : produce_slice(node, index);
+    if (role.produces && (run.plan->replicated || role.adds.count == 0)) {
+      sent = run.plan->replicated && role.adds.count > 0 ? encode_replicated(node, run, index)
+                                                         : produce_slice(node, run, index);
     }
     idle = sent ? 0 : idle + 1;
     budget -= sent ? 1 : 0;
@@ -167,15 +157,15 @@ bool Operation::advance_leaves(Node& node) {
 
 // Plans in which values pass through ranks: earlier steps first, and nothing is queued behind more
 // than the carrier takes soon, so that the order of the plan is the order on the wire.
-bool Operation::advance_jobs(Node& node) {
-  int budget = kJobsPerAdvance;
+bool Operation::advance_jobs(Node& node, PlanRun& run) {
+  int budget = slice_budget(run, kJobsPerAdvance);
   bool moved = false;
-  for (const SliceJob& job : plan_->jobs) {
-    const ChunkRole& role = plan_->roles[job.role];
+  for (const SliceJob& job : run.plan->jobs) {
+    const ChunkRole& role = run.plan->roles[job.role];
     const FlowRange& outs =
         job.stores ? role.forwards : (role.finishes ? role.finals : role.partials);
-    while (budget > 0 && !done() && !backlogged(node, outs) &&
-           (job.stores ? store_slice(node, job.role) : produce_slice(node, job.role))) {
+    while (budget > 0 && !done() && !backlogged(node, run, outs) &&
+           (job.stores ? store_slice(node, run, job.role) : produce_slice(node, run, job.role))) {
       --budget;
       moved = true;
     }
@@ -184,28 +174,23 @@ bool Operation::advance_jobs(Node& node) {
   return moved;
 }
 
-bool Operation::past_cache() const {
-  const size_t arrays = stage_.input == stage_.output ? 1 : 2;
-  return arrays * stage_.count * element_bytes(stage_.type) >= kPastCacheBytesMin;
-}
-
-SlicePlace Operation::place_of(const ChunkRole& role, uint32_t slice) const {
+SlicePlace Operation::place_of(const PlanRun& run, const ChunkRole& role, uint32_t slice) const {
+  if (run.of_scales) return {};
   // The state changes only with this call's end.
   const ChannelFactors* const factors = site_ == nullptr ? nullptr : site_->state.factors();
-  const size_t first = plan_->slice_begin(role, slice);
-  if (agreeing_) return {};
-  const uint32_t divisor = stage_.op == ReduceOp::kAverage ? ranks() : 1;
+  const size_t first = run.plan->slice_begin(role, slice);
+  const uint16_t* const scales = sums_ == nullptr ? nullptr : scales_.data() + scale_index(first);
+  const uint32_t divisor = run.arrays.op == ReduceOp::kAverage ? ranks() : 1;
   const ClipFactors* const clips = clip_ == nullptr ? nullptr : &clips_;
-  return {first,          factors,          request_.rounding, owed_,
-          request_.added, scales_at(first), divisor,           clips};
+  return {first, factors, request_.rounding, owed_, request_.added, scales, divisor, clips};
 }
 
 // Of what wires_ points to.
-void Operation::combine(const std::byte* own, size_t own_index, size_t count,
+void Operation::combine(const PlanRun& run, const std::byte* own, size_t own_index, size_t count,
                         const CombineFinish& finish, std::byte* wire_out, std::byte* values_out,
                         const SlicePlace& place) {
-  const Codec& codec = *plan_->codec;
-  if (past_cache()) {
+  const Codec& codec = *run.plan->codec;
+  if (run.past_cache()) {
     combine_past_cache(codec, wires_, own, own_index, count, finish, wire_out, values_out, place,
                        decoded_);
   } else {
@@ -213,18 +198,19 @@ void Operation::combine(const std::byte* own, size_t own_index, size_t count,
   }
 }
 
-bool Operation::produce_slice(Node& node, uint32_t role_index) {
-  const ChunkRole& role = plan_->roles[role_index];
-  RoleState& state = roles_[role_index];
+bool Operation::produce_slice(Node& node, PlanRun& run, uint32_t role_index) {
+  const ChunkRole& role = run.plan->roles[role_index];
+  RoleState& state = run.roles[role_index];
   const uint32_t slice = state.produced;
-  if (slice == role.slices || !have_slice(role.adds, slice)) return false;
+  if (slice == role.slices || !run.have_slice(role.adds, slice)) return false;
+  if (!has_scales(run, role, slice)) return false;
   const FlowRange& outs = role.finishes ? role.finals : role.partials;
-  const size_t count = plan_->slice_count(role, slice);
-  const Codec& codec = *plan_->codec;
+  const size_t count = run.plan->slice_count(role, slice);
+  const Codec& codec = *run.plan->codec;
   const FlowPhase phase = role.finishes ? FlowPhase::kGather : FlowPhase::kReduce;
-  const size_t bytes = plan_->codec_of(phase).wire_bytes(count);
-  if (!can_send(node, outs, slice, bytes)) return false;
-  if (role.adds.count == 0 && backlogged(node, outs)) return false;
+  const size_t bytes = run.plan->codec_of(phase).wire_bytes(count);
+  if (!can_send(node, run, outs, slice, bytes)) return false;
+  if (role.adds.count == 0 && backlogged(node, run, outs)) return false;
   SlotRef slot;
   if (outs.count > 0) {
     Result<SlotRef> reserved = node.reserve(bytes);
@@ -235,98 +221,105 @@ bool Operation::produce_slice(Node& node, uint32_t role_index) {
     slot = std::move(reserved).value();
   }
   std::byte* const wire = slot ? slot.bytes().data() : nullptr;
-  const std::byte* const own = own_slice(role, slice);
+  measure_own(run, role, slice);
+  const std::byte* const own = run.own_slice(role, slice);
   const bool encodes = role.adds.count == 0 && !role.finishes;
   const int64_t begin_ns = trace_start(node.trace());
   if (encodes) {
-    codec.encode(own, count, wire, place_of(role, slice));
+    codec.encode(own, count, wire, place_of(run, role, slice));
   } else {
     wires_.clear();
     for (uint32_t i = 0; i < role.adds.count; ++i) {
-      wires_.push_back(inbox(role.adds.first + i, slice).payload.data());
+      wires_.push_back(run.inbox(role.adds.first + i, slice).payload.data());
     }
-    const bool divides = role.finishes && stage_.op == ReduceOp::kAverage;
-    const CombineFinish end{stage_.op, divides ? ranks() : 1,
-                            role.finishes ? plan_->gathered_ranks : 1U};
-    combine(own, role.own_index, count, end, wire,
-            role.finishes ? output_slice(role, slice) : nullptr, place_of(role, slice));
+    const bool divides = role.finishes && run.arrays.op == ReduceOp::kAverage;
+    const CombineFinish end{run.arrays.op, divides ? ranks() : 1,
+                            role.finishes ? run.plan->gathered_ranks : 1U};
+    combine(run, own, role.own_index, count, end, wire,
+            role.finishes ? run.output_slice(role, slice) : nullptr, place_of(run, role, slice));
   }
   if (TraceRecorder* trace = node.trace()) {
-    trace_slice(*trace, encodes ? TraceKind::kEncode : TraceKind::kCombine, begin_ns, role, slice,
-                bytes);
+    trace_slice(*trace, encodes ? TraceKind::kEncode : TraceKind::kCombine, begin_ns, run, role,
+                slice, bytes);
   }
   if (role.finishes && wire != nullptr) read_report(wire, bytes);
-  send_slice(node, outs, slice, slot, bytes);
-  for (uint32_t i = 0; i < role.adds.count; ++i) consume(node, role.adds.first + i, slice);
+  send_slice(node, run, outs, slice, slot, bytes);
+  for (uint32_t i = 0; i < role.adds.count; ++i) consume(node, run, role.adds.first + i, slice);
   ++state.produced;
-  refresh_role(role_index);
+  run.refresh_role(role_index);
   return true;
 }
 
-bool Operation::encode_replicated(Node& node, uint32_t role_index) {
-  const ChunkRole& role = plan_->roles[role_index];
-  RoleState& state = roles_[role_index];
+bool Operation::encode_replicated(Node& node, PlanRun& run, uint32_t role_index) {
+  const ChunkRole& role = run.plan->roles[role_index];
+  RoleState& state = run.roles[role_index];
   const uint32_t slice = state.encoded;
-  if (slice == role.slices || slice - state.produced >= plan_->window) return false;
-  const size_t count = plan_->slice_count(role, slice);
-  const size_t bytes = plan_->codec->wire_bytes(count);
-  if (!can_send(node, role.partials, slice, bytes) || backlogged(node, role.partials)) return false;
+  if (slice == role.slices || slice - state.produced >= run.plan->window) return false;
+  if (!has_scales(run, role, slice)) return false;
+  const size_t count = run.plan->slice_count(role, slice);
+  const size_t bytes = run.plan->codec->wire_bytes(count);
+  if (!can_send(node, run, role.partials, slice, bytes) || backlogged(node, run, role.partials))
+    return false;
   Result<SlotRef> slot = node.reserve(bytes);
   if (!slot.ok()) {
     fail(node, slot.status());
     return false;
   }
+  measure_own(run, role, slice);
   const int64_t begin_ns = trace_start(node.trace());
-  plan_->codec->encode(own_slice(role, slice), count, slot->bytes().data(), place_of(role, slice));
+  run.plan->codec->encode(run.own_slice(role, slice), count, slot->bytes().data(),
+                          place_of(run, role, slice));
   if (TraceRecorder* trace = node.trace()) {
-    trace_slice(*trace, TraceKind::kEncode, begin_ns, role, slice, bytes);
+    trace_slice(*trace, TraceKind::kEncode, begin_ns, run, role, slice, bytes);
   }
-  send_slice(node, role.partials, slice, *slot, bytes);
-  own_wires_[slice % plan_->window] = std::move(slot).value();
+  send_slice(node, run, role.partials, slice, *slot, bytes);
+  run.own_wire(slice) = std::move(slot).value();
   ++state.encoded;
   return true;
 }
 
 // Every rank sums the same encoded contributions in the same order, its own among them.
-bool Operation::combine_replicated(Node& node, uint32_t role_index) {
-  const ChunkRole& role = plan_->roles[role_index];
-  RoleState& state = roles_[role_index];
+bool Operation::combine_replicated(Node& node, PlanRun& run, uint32_t role_index) {
+  const ChunkRole& role = run.plan->roles[role_index];
+  RoleState& state = run.roles[role_index];
   const uint32_t slice = state.produced;
-  if (slice == state.encoded || !have_slice(role.adds, slice)) return false;
-  SlotRef& own = own_wires_[slice % plan_->window];
+  if (slice == state.encoded || !run.have_slice(role.adds, slice)) return false;
+  SlotRef& own = run.own_wire(slice);
   wires_.clear();
   for (uint32_t i = 0; i < role.adds.count; ++i) {
     if (i == role.own_index) wires_.push_back(own.bytes().data());
-    wires_.push_back(inbox(role.adds.first + i, slice).payload.data());
+    wires_.push_back(run.inbox(role.adds.first + i, slice).payload.data());
   }
   if (role.own_index == role.adds.count) wires_.push_back(own.bytes().data());
-  const bool divides = stage_.op == ReduceOp::kAverage;
-  const CombineFinish end{stage_.op, divides ? ranks() : 1};
-  const size_t count = plan_->slice_count(role, slice);
+  const bool divides = run.arrays.op == ReduceOp::kAverage;
+  const CombineFinish end{run.arrays.op, divides ? ranks() : 1};
+  const size_t count = run.plan->slice_count(role, slice);
   const int64_t begin_ns = trace_start(node.trace());
-  for (const std::byte* wire : wires_) read_report(wire, plan_->codec->wire_bytes(count));
-  combine(nullptr, 0, count, end, nullptr, output_slice(role, slice), place_of(role, slice));
+  for (const std::byte* wire : wires_) read_report(wire, run.plan->codec->wire_bytes(count));
+  combine(run, nullptr, 0, count, end, nullptr, run.output_slice(role, slice),
+          place_of(run, role, slice));
   if (TraceRecorder* trace = node.trace()) {
-    trace_slice(*trace, TraceKind::kCombine, begin_ns, role, slice,
-                plan_->codec->wire_bytes(count));
+    trace_slice(*trace, TraceKind::kCombine, begin_ns, run, role, slice,
+                run.plan->codec->wire_bytes(count));
   }
   own = {};
-  for (uint32_t i = 0; i < role.adds.count; ++i) consume(node, role.adds.first + i, slice);
+  for (uint32_t i = 0; i < role.adds.count; ++i) consume(node, run, role.adds.first + i, slice);
   ++state.produced;
-  refresh_role(role_index);
+  run.refresh_role(role_index);
   return true;
 }
 
-bool Operation::store_slice(Node& node, uint32_t role_index) {
-  const ChunkRole& role = plan_->roles[role_index];
-  RoleState& state = roles_[role_index];
+bool Operation::store_slice(Node& node, PlanRun& run, uint32_t role_index) {
+  const ChunkRole& role = run.plan->roles[role_index];
+  RoleState& state = run.roles[role_index];
   const uint32_t slice = state.stored;
-  if (slice == role.slices || !have_slice(role.store, slice)) return false;
-  const size_t count = plan_->slice_count(role, slice);
-  const Codec& codec = plan_->codec_of(FlowPhase::kGather);
+  if (slice == role.slices || !run.have_slice(role.store, slice)) return false;
+  if (!has_scales(run, role, slice)) return false;
+  const size_t count = run.plan->slice_count(role, slice);
+  const Codec& codec = run.plan->codec_of(FlowPhase::kGather);
   const size_t bytes = codec.wire_bytes(count);
-  if (!can_send(node, role.forwards, slice, bytes)) return false;
-  const InMessage& message = inbox(role.store.first, slice);
+  if (!can_send(node, run, role.forwards, slice, bytes)) return false;
+  const InMessage& message = run.inbox(role.store.first, slice);
   if (role.forwards.count > 0) {
     // Bytes in this process's arena travel on as they lie; a peer's shared memory must be copied.
     SlotRef slot = message.hold.slot();
@@ -339,24 +332,24 @@ bool Operation::store_slice(Node& node, uint32_t role_index) {
       slot = std::move(copy).value();
       std::memcpy(slot.bytes().data(), message.payload.data(), bytes);
     }
-    send_slice(node, role.forwards, slice, slot, bytes);
+    send_slice(node, run, role.forwards, slice, slot, bytes);
   }
   const std::byte* const wire = message.payload.data();
-  if (std::byte* const out = output_slice(role, slice)) {
+  if (std::byte* const out = run.output_slice(role, slice)) {
     const int64_t begin_ns = trace_start(node.trace());
-    if (past_cache()) {
-      decode_past_cache(codec, wire, count, out, place_of(role, slice), decoded_);
+    if (run.past_cache()) {
+      decode_past_cache(codec, wire, count, out, place_of(run, role, slice), decoded_);
     } else {
-      codec.decode(wire, count, out, place_of(role, slice));
+      codec.decode(wire, count, out, place_of(run, role, slice));
     }
     if (TraceRecorder* trace = node.trace()) {
-      trace_slice(*trace, TraceKind::kDecode, begin_ns, role, slice, bytes);
+      trace_slice(*trace, TraceKind::kDecode, begin_ns, run, role, slice, bytes);
     }
   }
   read_report(wire, bytes);
-  consume(node, role.store.first, slice);
+  consume(node, run, role.store.first, slice);
   ++state.stored;
-  refresh_role(role_index);
+  run.refresh_role(role_index);
   return true;
 }
 

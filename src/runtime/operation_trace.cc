@@ -24,7 +24,8 @@ void Operation::count_call(const Node& node, const Status& status) {
 }
 
 void Operation::trace_slice(TraceRecorder& trace, TraceKind kind, int64_t begin_ns,
-                            const ChunkRole& role, uint32_t slice, size_t bytes) const {
+                            const PlanRun& run, const ChunkRole& role, uint32_t slice,
+                            size_t bytes) const {
   TraceEvent event;
   event.begin_ns = begin_ns;
   event.end_ns = trace.now_ns();
@@ -36,14 +37,15 @@ void Operation::trace_slice(TraceRecorder& trace, TraceKind kind, int64_t begin_
   event.slice = slice;
   event.rank = static_cast<uint16_t>(member_->rank);
   event.kind = kind;
+  const bool gathers = kind == TraceKind::kDecode;
+  event.phase = stage_phase(gathers ? FlowPhase::kGather : FlowPhase::kReduce, run.of_scales);
   // Whose contribution was decoded, or whom the encoded one is for (the first of several).
   const FlowRange& outs = role.finishes ? role.finals : role.partials;
-  if (kind == TraceKind::kDecode) {
-    event.phase = FlowPhase::kGather;
-    event.peer = plan_->in_flows[role.store.first].peer;
+  if (gathers) {
+    event.peer = run.plan->in_flows[role.store.first].peer;
     event.has_peer = true;
   } else if (kind == TraceKind::kEncode && outs.count > 0) {
-    event.peer = plan_->out_flows[outs.first].peer;
+    event.peer = run.plan->out_flows[outs.first].peer;
     event.has_peer = true;
   }
   trace.record(event);

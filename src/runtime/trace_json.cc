@@ -12,6 +12,20 @@
 namespace tersum {
 namespace {
 
+const char* phase_name(FlowPhase phase) {
+  switch (phase) {
+    case FlowPhase::kReduce:
+      return "reduce";
+    case FlowPhase::kGather:
+      return "gather";
+    case FlowPhase::kScaleReduce:
+      return "scale_reduce";
+    case FlowPhase::kScaleGather:
+      return "scale_gather";
+  }
+  return "unknown";
+}
+
 constexpr size_t kPieceBytes = 64 * 1024;
 
 std::string escape(std::string_view text) {
@@ -182,7 +196,7 @@ class TraceWriter {
     std::string text = fmt::format(
         R"({{"group":"{:x}","call":{},"rank":{},"chunk":{},"slice":{},"bytes":{},"phase":"{}")",
         event.group, event.call, event.rank, event.chunk, event.slice, event.bytes,
-        event.phase == FlowPhase::kReduce ? "reduce" : "gather");
+        phase_name(event.phase));
     if (event.has_peer) text += fmt::format(R"(,"peer":{})", event.peer);
     if (event.codec != nullptr) {
       text += fmt::format(R"(,"codec":"{}")", event.codec->spec().to_string());

@@ -173,6 +173,33 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Trace,
                                            ClusterKind::kShm, ClusterKind::kSim),
                          [](const auto& info) { return cluster_kind_name(info.param); });
 
+// The wire would rest for a whole exchange if the first code waited for the last scale.
+TEST(Trace, CodesTravelWhileOtherScalesAreAgreedOn) {
+  constexpr size_t kCount = 4'000'000;
+  ClusterOptions options;
+  options.kind = ClusterKind::kSim;
+  options.size = 2;
+  options.trace_events = 100'000;
+  Cluster cluster(options);
+  std::vector<std::vector<float>> data(2, std::vector<float>(kCount, 1.5F));
+  const auto statuses = cluster.run([&](int rank, Communicator& communicator) {
+    auto& values = data[static_cast<size_t>(rank)];
+    return communicator.start_all_reduce(values.data(), values.data(), kCount, DataType::kFloat32,
+                                         ReduceOp::kSum, {"lut2", PlanKind::kTwoStep, 0});
+  });
+  for (const Status& status : statuses) ASSERT_TRUE(status.ok()) << status.to_string();
+  for (int rank = 0; rank < 2; ++rank) {
+    std::map<std::string, std::vector<double>> arrived;
+    for (const json& event : to_json(cluster.trace(cluster.process_of(rank)), {})) {
+      if (event["name"] != "arrived" || event["args"]["rank"] != rank) continue;
+      arrived[event["args"]["phase"]].push_back(event["ts"]);
+    }
+    ASSERT_FALSE(arrived["scale_gather"].empty());
+    ASSERT_FALSE(arrived["reduce"].empty());
+    EXPECT_LT(arrived["reduce"].front(), arrived["scale_gather"].back()) << "rank " << rank;
+  }
+}
+
 TEST(Trace, AFailedCallSaysWhy) {
   ClusterOptions options;
   options.kind = ClusterKind::kSim;

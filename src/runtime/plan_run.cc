@@ -1,0 +1,94 @@
+#include "runtime/plan_run.h"
+
+#include <algorithm>
+
+#include "codec/decode_past_cache.h"
+
+namespace tersum {
+
+void PlanRun::clear() {
+  plan.reset();
+  in.clear();
+  out.clear();
+  roles.clear();
+  open_roles_ = 0;
+}
+
+void PlanRun::restart() {
+  in.assign(plan->in_flows.size(), {});
+  out.assign(plan->out_flows.size(), {});
+  for (OutState& state : out) state.granted = plan->window;
+  roles.assign(plan->roles.size(), {});
+  open_roles_ = static_cast<uint32_t>(roles.size());
+  for (uint32_t i = 0; i < roles.size(); ++i) refresh_role(i);
+  const size_t inbox_count = plan->in_flows.size() * plan->window;
+  if (inbox_.size() < inbox_count) inbox_.resize(inbox_count);
+  if (plan->replicated && own_wires_.size() < plan->window) own_wires_.resize(plan->window);
+  leaf_cursor = 0;
+}
+
+void PlanRun::release() {
+  for (InMessage& message : inbox_) message = {};
+  for (SlotRef& slot : own_wires_) slot = {};
+}
+
+void PlanRun::refresh_role(uint32_t role_index) {
+  const ChunkRole& role = plan->roles[role_index];
+  RoleState& state = roles[role_index];
+  const bool produced = !role.produces || state.produced == role.slices;
+  const bool stored = role.store.count == 0 || state.stored == role.slices;
+  if (state.complete || !produced || !stored) return;
+  state.complete = true;
+  --open_roles_;
+}
+
+bool PlanRun::holds(size_t begin, size_t end) const {
+  if (complete()) return true;
+  for (size_t i = 0; i < roles.size(); ++i) {
+    const ChunkRole& role = plan->roles[i];
+    if (role.range.end <= begin || end <= role.range.begin) continue;
+    const bool owns = role.finishes || plan->replicated;
+    const uint32_t slices = owns ? roles[i].produced : roles[i].stored;
+    const size_t known = role.range.begin + slices * plan->slice_values;
+    if (known < std::min(end, role.range.end)) return false;
+  }
+  return true;
+}
+
+const std::byte* PlanRun::own_slice(const ChunkRole& role, uint32_t slice) const {
+  const size_t begin = role.input_begin + slice * plan->slice_values;
+  return static_cast<const std::byte*>(arrays.input) + begin * element_bytes(arrays.type);
+}
+
+std::byte* PlanRun::output_slice(const ChunkRole& role, uint32_t slice) const {
+  if (!role.keeps || arrays.output == nullptr) return nullptr;
+  const size_t begin = role.output_begin + slice * plan->slice_values;
+  return static_cast<std::byte*>(arrays.output) + begin * element_bytes(arrays.type);
+}
+
+bool PlanRun::have_slice(const FlowRange& range, uint32_t slice) const {
+  for (uint32_t i = 0; i < range.count; ++i) {
+    const InMessage& message = inbox(range.first + i, slice);
+    if (message.payload.data() == nullptr || message.header.slice != slice) return false;
+  }
+  return true;
+}
+
+bool PlanRun::past_cache() const {
+  const size_t count = arrays.input == arrays.output ? 1 : 2;
+  return count * arrays.count * element_bytes(arrays.type) >= kPastCacheBytesMin;
+}
+
+bool PlanRun::needs(int rank) const {
+  for (size_t i = 0; i < in.size(); ++i) {
+    const InFlow& flow = plan->in_flows[i];
+    if (flow.peer == rank && in[i].arrived < plan->roles[flow.role].slices) return true;
+  }
+  for (size_t i = 0; i < out.size(); ++i) {
+    const OutFlow& flow = plan->out_flows[i];
+    if (flow.peer == rank && out[i].sent < plan->roles[flow.role].slices) return true;
+  }
+  return false;
+}
+
+}  // namespace tersum

@@ -1,0 +1,105 @@
+// PlanRun: one compiled plan in progress over arrays, slice by slice.
+//
+// What a call works on, and where it stands; Operation moves the slices. A sum whose ranks share
+// scales has two of them, of which that of the scales is ahead.
+//
+// Thread safety: belongs to the holder of the progress role. Invariant: slices of a role are taken
+// in order on either side, and what arrives lies in its window of `inbox` until it is consumed.
+// Pooled: no allocation after the first call of a size.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "runtime/compiled_plan.h"
+#include "tersum/options.h"
+#include "transport/link.h"
+
+namespace tersum {
+
+// The arrays that a plan works on: the caller's, or those of the scales.
+struct PlanArrays {
+  const void* input = nullptr;
+  void* output = nullptr;
+  size_t count = 0;
+  DataType type = DataType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+};
+
+struct InState {
+  uint32_t consumed = 0;
+  uint32_t credited = 0;
+  uint32_t arrived = 0;
+};
+
+struct OutState {
+  uint32_t sent = 0;
+  uint32_t granted = 0;
+};
+
+struct RoleState {
+  uint32_t produced = 0;  // slices through the reduce side
+  uint32_t encoded = 0;   // replicated plans: slices sent, not yet combined
+  uint32_t stored = 0;    // slices through the gather side
+  bool complete = false;
+};
+
+class PlanRun {
+ public:
+  explicit PlanRun(bool of_scales) : of_scales(of_scales) {}
+
+  // No plan, nothing to do.
+  void clear();
+  // From the start, by `plan` and over `arrays`.
+  void restart();
+  // Gives back what arrived and what was kept.
+  void release();
+
+  // Marks a role that has moved all its slices.
+  void refresh_role(uint32_t role_index);
+  // Every role of this rank has moved all its slices.
+  [[nodiscard]] bool complete() const { return open_roles_ == 0; }
+  // Values begin..end of the output are what they will be.
+  [[nodiscard]] bool holds(size_t begin, size_t end) const;
+
+  [[nodiscard]] const std::byte* own_slice(const ChunkRole& role, uint32_t slice) const;
+  // Null for a chunk that is only passed on, and for a sender that keeps what it has.
+  [[nodiscard]] std::byte* output_slice(const ChunkRole& role, uint32_t slice) const;
+  // Every flow of `range` has brought it.
+  [[nodiscard]] bool have_slice(const FlowRange& range, uint32_t slice) const;
+  // What is stored does better not to take the cache's room.
+  [[nodiscard]] bool past_cache() const;
+
+  [[nodiscard]] InMessage& inbox(uint32_t in_flow, uint32_t slice) {
+    return inbox_[inbox_index(in_flow, slice)];
+  }
+  [[nodiscard]] const InMessage& inbox(uint32_t in_flow, uint32_t slice) const {
+    return inbox_[inbox_index(in_flow, slice)];
+  }
+  // Replicated plans: own encoded slices.
+  [[nodiscard]] SlotRef& own_wire(uint32_t slice) { return own_wires_[slice % plan->window]; }
+
+  // Whether anything is still to come from `rank`, or to go to it.
+  [[nodiscard]] bool needs(int rank) const;
+
+  const bool of_scales;
+  std::shared_ptr<const CompiledPlan> plan;
+  PlanArrays arrays;
+  std::vector<InState> in;
+  std::vector<OutState> out;
+  std::vector<RoleState> roles;
+  uint32_t leaf_cursor = 0;
+
+ private:
+  [[nodiscard]] size_t inbox_index(uint32_t in_flow, uint32_t slice) const {
+    return static_cast<size_t>(in_flow) * plan->window + slice % plan->window;
+  }
+
+  std::vector<InMessage> inbox_;  // in_flows * window
+  std::vector<SlotRef> own_wires_;
+  uint32_t open_roles_ = 0;
+};
+
+}  // namespace tersum
