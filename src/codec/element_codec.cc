@@ -33,7 +33,7 @@ float sign_at(uint32_t index) {
 
 // H H = B, so one of the two ways divides by B: the way there, whose sums then cannot overflow.
 // Dividing by a power of two is exact.
-struct HadamardSigns {
+struct alignas(64) HadamardSigns {
   explicit HadamardSigns(uint32_t block) {
     for (uint32_t i = 0; i < kTileMemory; ++i) {
       undo[i] = sign_at(i % block);

@@ -143,6 +143,16 @@ float choose_tensor_scale(const ElementFormat& format, uint32_t absmax_bits);
 // Makes what is no number, or negative, NaN.
 float read_tensor_scale(const std::byte* wire);
 
+// True if float32 rounds no sum of the Hadamard transform of a block: its codes add up to at most
+// 2^16, and a scale of 8 bits makes that 2^24 of the scale's last place. All steps but the last one
+// stay within an int16 then.
+inline bool rotates_as_integers(const ElementFormat& format) {
+  const bool short_scale = format.rule == ScaleRule::kBf16Up || format.rule == ScaleRule::kE8M0Up ||
+                           format.rule == ScaleRule::kE8M0Floor;
+  return format.family == ElementFamily::kInteger && short_scale &&
+         format.block << (format.bits - 1) <= 1U << 16;
+}
+
 // The e4m3 number with these bits; 0x7f and 0xff are NaN.
 float e4m3_value(uint8_t bits);
 

@@ -16,6 +16,7 @@
 #include "codec/kernels/element_scales-inl.h"
 #include "codec/kernels/element_shifts-inl.h"
 #include "codec/kernels/element_tiles-inl.h"
+#include "codec/kernels/integer_rotation-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -47,6 +48,7 @@ const ElementKernels* element_table() {
                                             unpack_codes,
                                             rotate_tile,
                                             unrotate_tile,
+                                            unrotate_codes_tile,
                                             multiply_blocks_tile};
   return &kTable;
 }

@@ -28,10 +28,16 @@ constexpr size_t round_up(size_t count, size_t to) { return (count + to - 1) / t
 
 // What is done to values before a Hadamard transform, or after it: one number for each value.
 struct RotationEnds {
-  const float* signs = nullptr;
+  const float* signs = nullptr;     // the same for every block
   const float* diagonal = nullptr;  // null: none
   // Only after it; null: none. With terms NaN becomes canonical, as these may hold any.
   const float* terms = nullptr;
+
+  // For the values from number `first` on, which begins a block.
+  [[nodiscard]] RotationEnds from(size_t first) const {
+    return {signs, diagonal == nullptr ? nullptr : diagonal + first,
+            terms == nullptr ? nullptr : terms + first};
+  }
 };
 
 struct ElementKernels {
@@ -88,6 +94,10 @@ struct ElementKernels {
   void (*rotate)(const RotationEnds& ends, const float* from, size_t block, size_t count,
                  float* tile);
   void (*unrotate)(const RotationEnds& ends, float* tile, size_t block, size_t count, float* to);
+  // What dequantize and unrotate make of `count` codes one after the other, where
+  // rotates_as_integers() says so and no scale is NaN or too large for the sums.
+  void (*unrotate_codes)(const ElementFormat& format, const RotationEnds& ends,
+                         const uint8_t* codes, size_t count, const BlockScale* scales, float* to);
   // Whole blocks of `count` values, a tile at most, at `from`, which may be `to` or unaligned, as
   // all arrays here.
   void (*multiply_blocks)(const BlockProduct& matrices, const ProductEnds& ends, const float* from,

@@ -295,6 +295,13 @@ void unrotate(const RotationEnds& ends, float* tile, size_t block, size_t count,
   }
 }
 
+void unrotate_codes(const ElementFormat& format, const RotationEnds& ends, const uint8_t* codes,
+                    size_t count, const BlockScale* scales, float* to) {
+  alignas(64) float tile[kTileMemory];
+  dequantize(format, codes, count, scales, tile);
+  unrotate(ends, tile, format.block, count, to);
+}
+
 // left (rows x inner) times right (inner x columns).
 void product(const float* left, size_t rows, size_t inner, const float* right, size_t columns,
              float* out) {
@@ -441,6 +448,7 @@ const ElementKernels& element_reference() {
                                             unpack,
                                             rotate,
                                             unrotate,
+                                            unrotate_codes,
                                             multiply_blocks};
   return kTable;
 }

@@ -46,9 +46,7 @@ class SlicePass : public SliceTiles {
   }
 
   // What the codes in `memory` stand for.
-  void decode_codes(size_t tile, const TileMemory& memory, float* values) const {
-    kernels_.dequantize(format_, memory.codes, padded(tile), memory.scales, values);
-  }
+  using SliceTiles::decode_codes;
   void add_codes(size_t tile, const TileMemory& memory, float* values) const {
     kernels_.dequantize_add(format_, memory.codes, padded(tile), memory.scales, values);
   }
@@ -194,6 +192,10 @@ class SliceSum {
     if (args_.wire_count == 0) {
       return pass_.store_own(args_.own, args_.finish, tile, sum, args_.values_out);
     }
+    if (args_.wire_count == 1) {
+      pass_.read(args_.wires[0], tile, memory);
+      return pass_.store_one(memory, sum, args_.own, args_.finish, tile, args_.values_out);
+    }
     bool begun = false;
     ScaleRange scales;
     for (size_t w = 0; w < args_.wire_count; ++w) {
@@ -298,7 +300,6 @@ void decode_elements(const SliceCoding& coding, const std::byte* wire, size_t co
   Tile tile;
   for (size_t t = 0; t < pass.tiles(); ++t) {
     pass.read(wire, t, memory);
-    pass.decode_codes(t, memory, tile.values);
     pass.store_coded(memory, tile.values, t, values);
   }
 }
@@ -326,7 +327,6 @@ void combine_elements(const SliceCoding& coding, const CombineArgs& args) {
     sum.tile(t, memory, term.values, result.values);
     pass.encode(result.values, t, tensor_scale, true, memory, args.wire_out);
     if (args.values_out == nullptr) continue;
-    pass.decode_codes(t, memory, result.values);
     pass.store_coded(memory, result.values, t, args.values_out);
   }
   if (args.wire_out == nullptr || !pass.close_slice(args.wire_out)) return;

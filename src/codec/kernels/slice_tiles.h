@@ -105,8 +105,7 @@ class SliceTiles {
   void store_sum(float* from, const ScaleRange& scales, const void* own, const Finish& finish,
                  size_t tile, void* values) const {
     const bool safe = is_safe(scales);
-    const bool as_is = own == nullptr || !coding_.added.is_any();
-    if (safe && as_is && goes_straight(tile) && !finish.divides()) {
+    if (safe && adds_straight(own, finish, tile)) {
       unrotate(from, tile, static_cast<const float*>(own), static_cast<float*>(values));
       return;
     }
@@ -117,6 +116,25 @@ class SliceTiles {
     }
     add_plain(own, tile, from);
     store_plain(from, finish, tile, values);
+  }
+
+  // The same of one payload: the sum of what the scales and codes in `memory` stand for and of own
+  // values.
+  void store_one(const TileMemory& memory, float* work, const void* own, const Finish& finish,
+                 size_t tile, void* values) const {
+    const ScaleRange scales = range_of(memory, tile);
+    if (!turns_codes(scales)) {
+      decode_codes(tile, memory, work);
+      return store_sum(work, scales, own, finish, tile, values);
+    }
+    if (adds_straight(own, finish, tile)) {
+      const auto* const terms =
+          own == nullptr ? nullptr : static_cast<const float*>(own) + place(tile);
+      return turn_codes_back(memory, tile, terms, static_cast<float*>(values) + place(tile));
+    }
+    undo_codes(memory, tile, work);
+    add_plain(own, tile, work);
+    store_plain(work, finish, tile, values);
   }
 
   // The same where there is nothing but the array.
@@ -132,22 +150,18 @@ class SliceTiles {
     kernels_.store(format_.kind, from, values_in(tile), values, place(tile));
   }
 
-  // The same for what the scales and codes in `memory` stand for: it was finite in the value type,
-  // or is NaN, and the error of a code must not take it beyond.
-  void store_coded(const TileMemory& memory, float* from, size_t tile, void* values) const {
-    if (!coding_.transform.is_any()) return store_plain(from, {}, tile, values);
-    ScaleRange scales;
-    scales.add(memory, block_count(format_, values_in(tile)));
-    if (is_safe(scales) && goes_straight(tile)) {
-      return unrotate(from, tile, nullptr, static_cast<float*>(values));
+  // What the scales and codes in `memory` stand for: it was finite in the value type, or is NaN,
+  // and the error of a code must not take it beyond.
+  void store_coded(const TileMemory& memory, float* work, size_t tile, void* values) const {
+    if (!coding_.transform.is_any()) {
+      decode_codes(tile, memory, work);
+      return store_plain(work, {}, tile, values);
     }
-    if (is_safe(scales)) {
-      undo(tile, nullptr, 1, from);
-    } else {
-      undo_careful(from, tile);
-      kernels_.limit(float_from_bits(format_.overflow_bits - 1), padded(tile), from);
-    }
-    kernels_.store(format_.kind, from, values_in(tile), values, place(tile));
+    if (is_safe(range_of(memory, tile))) return store_one(memory, work, nullptr, {}, tile, values);
+    decode_codes(tile, memory, work);
+    undo_careful(work, tile);
+    kernels_.limit(float_from_bits(format_.overflow_bits - 1), padded(tile), work);
+    kernels_.store(format_.kind, work, values_in(tile), values, place(tile));
   }
 
   void store_nan(size_t tile, float* work, void* values) const {
@@ -156,6 +170,11 @@ class SliceTiles {
   }
 
  protected:
+  // What the codes in `memory` stand for.
+  void decode_codes(size_t tile, const TileMemory& memory, float* values) const {
+    kernels_.dequantize(format_, memory.codes, padded(tile), memory.scales, values);
+  }
+
   // A partial block is not rotated: all of its transform would have to travel.
   [[nodiscard]] size_t whole_blocks(size_t tile) const {
     return values_in(tile) / format_.block * format_.block;
@@ -208,6 +227,24 @@ class SliceTiles {
            coding_.transform.reach * format_.level_max * scales.largest < limit / 2;
   }
 
+  // A sum that the transform's undoing may write to the array of values as it is.
+  [[nodiscard]] bool adds_straight(const void* own, const Finish& finish, size_t tile) const {
+    const bool as_is = own == nullptr || !coding_.added.is_any();
+    return as_is && goes_straight(tile) && !finish.divides();
+  }
+
+  [[nodiscard]] ScaleRange range_of(const TileMemory& memory, size_t tile) const {
+    ScaleRange scales;
+    scales.add(memory, block_count(format_, values_in(tile)));
+    return scales;
+  }
+
+  // True if codes need not become values before they are turned back.
+  [[nodiscard]] bool turns_codes(const ScaleRange& scales) const {
+    return coding_.transform.undo_signs != nullptr && coding_.transform.undo_product == nullptr &&
+           rotates_as_integers(format_) && is_safe(scales);
+  }
+
   [[nodiscard]] const float* at_phase(const float* diagonal, size_t tile) const {
     return diagonal == nullptr ? nullptr : diagonal + phase(tile);
   }
@@ -235,6 +272,14 @@ class SliceTiles {
     } else {
       kernels_.unrotate({transform.undo_signs, diagonal, terms}, from, format_.block, whole, to);
     }
+  }
+
+  // As turn_back(), of codes.
+  void turn_codes_back(const TileMemory& memory, size_t tile, const float* terms, float* to) const {
+    const TileTransform& transform = coding_.transform;
+    const float* const diagonal = at_phase(transform.undo_diagonal, tile);
+    kernels_.unrotate_codes(format_, {transform.undo_signs, diagonal, terms}, memory.codes,
+                            whole_blocks(tile), memory.scales, to);
   }
 
   void add_to(size_t tile, float* values) const {
@@ -287,6 +332,15 @@ class SliceTiles {
     turn_back(values, tile, nullptr, values);
     multiply_rest(at_phase(transform.undo_diagonal, tile), tile, values);
     if (maxima != nullptr) scale_damped(tile, maxima, undamp, values);
+  }
+
+  // The same of codes that need no damping.
+  void undo_codes(const TileMemory& memory, size_t tile, float* values) const {
+    turn_codes_back(memory, tile, nullptr, values);
+    const size_t whole = whole_blocks(tile);
+    kernels_.dequantize(format_, memory.codes + whole, padded(tile) - whole,
+                        memory.scales + whole / format_.block, values + whole);
+    multiply_rest(at_phase(coding_.transform.undo_diagonal, tile), tile, values);
   }
 
   size_t begin_;

@@ -1,0 +1,107 @@
+// Integer formats with a Hadamard transform: any codes under any scales give the bits of the scalar
+// reference, which sums products as float32, on every instruction set, whether the values are alone
+// or added to others.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "codec/channel_state.h"
+#include "codec/codec.h"
+#include "codec/kernels/dispatch.h"
+#include "codec/kernels/element_format.h"
+#include "codec/kernels/numbers.h"
+#include "nasty_values.h"
+
+namespace tersum {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+constexpr size_t kCount = 7001;  // a tile, and a part of one that ends within a block
+constexpr size_t kChannels = 96;
+constexpr DataType kTypes[] = {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16};
+
+const Codec& codec_of(const std::string& spec, DataType type) {
+  return *find_codec(spec, type, ReduceOp::kSum).value();
+}
+
+// Codes that are all the most negative, all the largest, or any, under scales with all bits of
+// their mantissa, next to nothing, denormal, and 0.
+Bytes any_payload(const Codec& codec, uint64_t seed) {
+  constexpr std::array<uint8_t, 3> kRepeated = {0x80, 0x7f, 0xff};
+  constexpr std::array<uint16_t, 6> kScales = {0x3fff, 0x3f81, 0x00ff, 0x0001, 0, 0x2f7f};
+  constexpr std::array<uint8_t, 4> kPowers = {120, 1, 0, 127};
+  std::mt19937_64 random(seed);
+  const ElementFormat& format = *codec.element_format();
+  Bytes wire(codec.wire_bytes(kCount));
+  for (size_t i = 0; i < wire.size(); ++i) {
+    const size_t mood = i / 100 % 5;
+    wire[i] = static_cast<std::byte>(mood < kRepeated.size() ? kRepeated[mood] : random());
+  }
+  for (size_t b = 0; b < block_count(format, kCount); ++b) {
+    if (scale_bytes(format.rule) == 1) {
+      wire[b] = std::byte{kPowers[random() % kPowers.size()]};
+    } else {
+      store_unaligned(wire.data() + 2 * b, kScales[random() % kScales.size()]);
+    }
+  }
+  return wire;
+}
+
+struct Decoded {
+  Bytes values;
+  Bytes sum;
+  Bytes in_place;
+  friend bool operator==(const Decoded&, const Decoded&) = default;
+};
+
+Decoded decode(const Codec& codec, const Bytes& wire, const Bytes& own, const SlicePlace& place) {
+  const std::array<const std::byte*, 1> wires = {wire.data()};
+  Decoded out{Bytes(own.size()), Bytes(own.size()), own};
+  codec.decode(wire.data(), kCount, out.values.data(), place);
+  codec.combine(wires, own.data(), 0, kCount, {}, nullptr, out.sum.data(), place);
+  codec.combine(wires, out.in_place.data(), 1, kCount, {ReduceOp::kAverage, 2}, nullptr,
+                out.in_place.data(), place);
+  return out;
+}
+
+class IntegerRotation : public testing::TestWithParam<const char*> {};
+
+TEST_P(IntegerRotation, GivesTheBitsOfSummedProducts) {
+  ChannelState state(kChannels);
+  const std::vector<float> sums = nasty_floats(1, 64 * kChannels, 1);
+  state.observe(sums.data(), sums.size(), DataType::kFloat32, 1);
+  for (const DataType type : kTypes) {
+    const Codec& codec = codec_of(GetParam(), type);
+    const SlicePlace place{.factors = codec.flattens() ? state.factors() : nullptr};
+    for (uint64_t seed = 0; seed < 8; ++seed) {
+      const Bytes wire = any_payload(codec, seed);
+      const Bytes own = nasty_elements(seed, kCount, type);
+      force_target(kReferenceTarget);
+      const Decoded expected = decode(codec, wire, own, place);
+      for (const int64_t target : available_targets()) {
+        force_target(target);
+        EXPECT_EQ(decode(codec, wire, own, place), expected)
+            << codec.spec().to_string() << ", " << target_name(target) << ", seed " << seed;
+      }
+      unforce_target();
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, IntegerRotation,
+                         testing::Values("int8/32+hadamard", "int8/64+flatten", "int8/128+hadamard",
+                                         "int8/256+flatten", "int8/512+hadamard",
+                                         "int8/1024+flatten", "int7/1024+hadamard",
+                                         "int6/128+flatten", "int6/1024+hadamard",
+                                         "int5/32+flatten", "int4/64+hadamard", "int4/1024+flatten",
+                                         "int3/256+hadamard", "int2/32+hadamard",
+                                         "mxint8+hadamard"));
+
+}  // namespace
+}  // namespace tersum
