@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,6 +17,8 @@ import pytest
 import tersum
 from tersum.cli import main, shaped_link
 from tersum.cli.byte_sizes import format_bytes, parse_bytes, size_range
+from tersum.cli.command_error import CommandError
+from tersum.cli.perf_bare import BareStream
 
 ENVIRONMENT = {
     **{k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "OMPI_", "PMI_"))},
@@ -177,6 +180,13 @@ def test_every_collective_is_right(tmp_path: Path, op: str, dtype: str) -> None:
     assert (rows[0]["rel_error"] == 0) == lossless or rows[0]["rel_error"] < 1e-2
 
 
+def test_a_rank_that_sends_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    done = perf("--op", "broadcast", "--codec", "exact", "--json", str(path), *SMALL)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [row["wire_bytes"] for row in rows_of(path)] == [4096, 16384]
+
+
 def test_an_array_cut_into_tensors_and_into_calls(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
     done = perf(
@@ -210,6 +220,55 @@ def test_compare_gloo(tmp_path: Path) -> None:
     libraries = [row["library"] for row in rows_of(path)]
     assert libraries == ["tersum", "gloo", "tersum", "gloo"]
     assert all(row["wrong"] == 0 for row in rows_of(path))
+
+
+def test_compare_bare(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    sizes = ("--min-bytes", "1M", "--max-bytes", "1M", "--iters", "3", "--warmup", "1")
+    options = ("--compare", "bare", "--transport", "tcp", "--codec", "int8,lut2,int8,auto")
+    done = perf(*options, "--json", str(path), *sizes)
+    assert done.returncode == 0, done.stderr
+    rows = {(row["library"], row["codec"]): row for row in rows_of(path)}
+    assert [key for key in rows if key[0] == "bare"] == [("bare", "int8/128"), ("bare", "lut2/32")]
+    for codec in ("int8/128", "lut2/32"):
+        bare = rows["bare", codec]
+        # As many bytes as the call; its slices' own are the rest.
+        assert bare["wire_bytes"] == tersum.codec_wire_bytes(codec, 1 << 18)
+        assert bare["wire_bytes"] <= rows["tersum", codec]["wire_bytes"] < 1.01 * bare["wire_bytes"]
+        assert bare["time_us"] > 0 and bare["wrong"] == 0 and bare["rel_error"] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--ranks", "3"], "use --ranks 2"),
+        (["--op", "broadcast"], "use --op all_reduce"),
+        (["--transport", "shm"], "use --transport tcp or --link"),
+    ],
+)
+def test_what_a_bare_stream_cannot_stand_for(arguments: list[str], why: str) -> None:
+    done = perf("--compare", "bare", *arguments, *SMALL)
+    assert done.returncode == 0, done.stderr
+    assert "# bare skipped: " in done.stdout and why in done.stdout
+
+
+def test_a_bare_stream_whose_peer_is_gone_or_stands_still() -> None:
+    here, there = socket.socketpair()
+    stream = BareStream.__new__(BareStream)
+    stream.__dict__.update(
+        bytes_sent=0,
+        _timeout_ms=50,
+        _out=memoryview(bytes(1 << 16)),
+        _in=memoryview(bytearray(1 << 16)),
+        _socket=here,
+    )
+    here.setblocking(False)
+    with pytest.raises(CommandError, match="stood still for 50 ms"):
+        stream.exchange(1 << 24)
+    there.close()
+    with pytest.raises(CommandError, match=r"the bare stream ended: .*(gone|Broken pipe|reset)"):
+        stream.exchange(1 << 24)
+    here.close()
 
 
 def test_plot(tmp_path: Path) -> None:

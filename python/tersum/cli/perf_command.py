@@ -18,8 +18,10 @@ from tersum.cli import perf_table
 from tersum.cli.byte_sizes import parse_bytes, size_range
 from tersum.cli.command_error import CommandError
 from tersum.cli.launch_place import Place, find_place
+from tersum.cli.perf_bare import why_not_bare
 from tersum.cli.perf_contender import choose_libraries
 from tersum.cli.perf_options import (
+    BARE,
     LIBRARIES,
     OPS,
     PLANS,
@@ -41,6 +43,7 @@ from tersum.topologies import TopologyShape, read_topology, topology_text
 
 _T = TypeVar("_T")
 
+_DEFAULT_RANKS = 2
 _DESCRIPTION = """\
 Measures collectives: time, bus bandwidth, bytes on the wire, and the error against float64.
 Contenders (every codec with every plan, and --compare) take turns within one run, so that their
@@ -194,10 +197,11 @@ def _add_choices(how: argparse._ArgumentGroup, output: argparse._ArgumentGroup) 
 def _add_libraries(what: argparse._ArgumentGroup) -> None:
     what.add_argument(
         "--compare",
-        type=_list_of((*LIBRARIES, "tersum-c++", "all")),
+        type=_list_of((*LIBRARIES, "tersum-c++", BARE, "all")),
         default=(),
         metavar="LIST",
-        help=f"other libraries: {','.join(LIBRARIES)}, or all; tersum-c++ is tersum without Python",
+        help=f"other libraries: {','.join(LIBRARIES)}, or all; tersum-c++: without Python; "
+        f"{BARE}: a plain TCP stream of each codec's bytes, both ways",
     )
     what.add_argument(
         "--peers",
@@ -274,12 +278,19 @@ def _with_libraries(
     for name in arguments.compare:
         asked += [one for one in (LIBRARIES if name == "all" else (name,)) if one not in asked]
     chosen, skipped = choose_libraries(
-        asked,
+        [name for name in asked if name != BARE],
         options,
         arguments.peers,
         local=place is None,
         linked=bool(arguments.link),
     )
+    if BARE in asked:
+        ranks = arguments.ranks or _DEFAULT_RANKS
+        reason = why_not_bare(options, ranks, local=place is None)
+        if reason:
+            skipped.append(f"{BARE} skipped: {reason}")
+        else:
+            chosen.append(BARE)
     return dataclasses.replace(options, compare=tuple(chosen)), skipped
 
 
@@ -289,7 +300,7 @@ def run(arguments: argparse.Namespace) -> int:
     place = find_place(os.environ, arguments.store)
     options, skipped = _with_libraries(options, arguments, place)
     if place is None:
-        ranks = arguments.ranks or 2
+        ranks = arguments.ranks or _DEFAULT_RANKS
         if arguments.link and ranks < 2:
             raise CommandError("--link joins 2 ranks or more: add --ranks 2", exit_status=2)
         shape = _read_topology(arguments) if arguments.topology else None
@@ -303,7 +314,8 @@ def run(arguments: argparse.Namespace) -> int:
             _join(place, options) as group,
             tempfile.TemporaryDirectory() as folder,
         ):
-            rows = measure(group, make_contenders(group, options, _meet(place, folder)), options)
+            contenders = make_contenders(group, options, _meet(place, folder), "")
+            rows = measure(group, contenders, options)
             if group.rank == 0:
                 return _report(rows, options, group.size, arguments, skipped)
             return int(sum(row["wrong"] for row in rows if "wrong" in row) > 0)

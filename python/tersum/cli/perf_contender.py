@@ -20,7 +20,8 @@ from tersum.communicator import Communicator
 class Contender(NamedTuple):
     """A library with a setting. ``prepare(x, out)`` returns the call that is timed; ``wire_bytes``
     reads what this rank has sent so far (None: cannot be read, the optimal volume is reported).
-    With ``turns`` it runs in processes of its own and ``prepare`` is not used."""
+    With ``turns`` it runs in processes of its own and ``prepare`` is not used. Only one that
+    ``sums`` has a result to be checked."""
 
     library: str
     codec: str
@@ -30,6 +31,7 @@ class Contender(NamedTuple):
     wire_bytes: Callable[[], int] | None
     turns: Turns | None = None
     split: str = ""  # how the array was cut into calls; "": not at all
+    sums: bool = True
 
 
 def tersum_contenders(group: Communicator, options: PerfOptions) -> list[Contender]:

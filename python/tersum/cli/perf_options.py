@@ -20,6 +20,7 @@ PLANS = (
 )
 TRANSPORTS = ("auto", "tcp", "shm")
 LIBRARIES = ("gloo", "openmpi", "mpich", "oneccl")  # that --compare all compares with
+BARE = "bare"  # no library: a stream of the same bytes
 
 
 @dataclasses.dataclass(frozen=True)

@@ -171,7 +171,7 @@ def _time_all(
                 sent[i] = max(sent[i], contender.wire_bytes() - before)
             seconds[i] += _time_calls(call, calls)
     slowest = [_largest(group, np.asarray(times)) for times in seconds]
-    busiest = _largest(group, np.asarray(sent))
+    busiest = _largest(group, np.asarray(sent, np.float64))
     return slowest, [int(count) for count in busiest]
 
 
@@ -206,6 +206,8 @@ def _check(
     if contender.turns is not None:
         wrong_of_peer = _largest(group, np.asarray([contender.turns.check(case.elements)]))[0]
         return 0.0, int(wrong_of_peer) if np.isfinite(wrong_of_peer) else 0
+    if not contender.sums:
+        return 0.0, 0
     case.out.view(np.uint8).fill(0xA5)  # what is not written must not pass for a result
     contender.prepare(case.x, case.out)()
     wrong = _different(group, case.out) if options.op != "reduce_scatter" else 0

@@ -66,6 +66,7 @@ def _start(
         "size": ranks,
         "store": f"file://{folder}/store",
         "listen": "127.0.0.1" if link is None else link.addresses[rank],
+        "root": "127.0.0.1" if link is None else link.addresses[0],
         "meet": os.path.join(folder, "gloo"),
         "options": options.to_json(),
     }

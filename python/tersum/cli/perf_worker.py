@@ -15,6 +15,7 @@ import threading
 from typing import NoReturn
 
 from tersum.cli.command_error import CommandError
+from tersum.cli.perf_bare import bare_contenders
 from tersum.cli.perf_contender import (
     Contender,
     gloo_contender,
@@ -28,12 +29,17 @@ from tersum.errors import TersumError
 from tersum.metrics import serve_metrics
 
 
-def make_contenders(group: Communicator, options: PerfOptions, meet: str) -> list[Contender]:
-    """All that is measured; ``meet`` is a file that gloo's ranks find each other by."""
+def make_contenders(
+    group: Communicator, options: PerfOptions, meet: str, address: str
+) -> list[Contender]:
+    """All that is measured; ``meet`` is a file that gloo's ranks find each other by, ``address``
+    where rank 0 can be reached."""
     contenders = contenders_of(group, options)
     for name in options.compare:
         if name == "gloo":
             contenders.append(gloo_contender(group, options, meet))
+        elif name == "bare":
+            contenders += bare_contenders(group, options, address)
         else:
             contenders += peer_contenders(group, name, options)
     return contenders
@@ -71,7 +77,8 @@ def main() -> int:
                 topology=options.topology,
             ) as group,
         ):
-            for row in measure(group, make_contenders(group, options, job["meet"]), options):
+            contenders = make_contenders(group, options, job["meet"], job["root"])
+            for row in measure(group, contenders, options):
                 if group.rank == 0:
                     print(json.dumps(row), flush=True)
     except (TersumError, CommandError) as error:

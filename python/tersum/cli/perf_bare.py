@@ -1,0 +1,136 @@
+"""``tersum perf --compare bare``: what the wire itself takes for a codec's bytes.
+
+Two ranks stream at each other, over one plain TCP connection with the host's defaults, as many
+bytes as a call of the codec sends, all at once and both ways: no codec, no plan, no second step
+that waits for the first. What a call takes beyond that is what coding, steps and bookkeeping cost
+on that wire and this machine.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Callable
+
+import numpy as np
+
+from tersum.cli.command_error import CommandError
+from tersum.cli.perf_contender import Contender
+from tersum.cli.perf_data import Values
+from tersum.cli.perf_options import PerfOptions
+from tersum.codecs import codec_wire_bytes
+from tersum.communicator import Communicator
+
+# Of one send or recv: stays in L2, as the slices of a collective do.
+_PIECE_BYTES = 256 << 10
+
+
+class BareStream:
+    """One connection between two ranks that have met; calls must be made on both alike. One thread
+    at a time. Closes with the process."""
+
+    def __init__(self, group: Communicator, address: str, timeout_ms: int) -> None:
+        """``address``: where rank 0 listens. Blocks until both are connected."""
+        self.bytes_sent = 0
+        self._timeout_ms = timeout_ms
+        self._out = memoryview(bytes(_PIECE_BYTES))
+        self._in = memoryview(bytearray(_PIECE_BYTES))
+        self._socket = _connect(group, address, timeout_ms / 1000)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket.setblocking(False)
+
+    def exchange(self, size: int) -> None:
+        """Sends ``size`` bytes and receives as many; CommandError if the peer stands still or is
+        gone."""
+        try:
+            self._exchange(size)
+        except OSError as error:
+            raise CommandError(f"the bare stream ended: {error}") from error
+        self.bytes_sent += size
+
+    def _exchange(self, size: int) -> None:
+        to_send = to_receive = size
+        poller = select.poll()
+        while to_send or to_receive:
+            sent = self._send(to_send)
+            received = self._receive(to_receive)
+            to_send -= sent
+            to_receive -= received
+            if sent or received:
+                continue
+            wanted = (select.POLLOUT if to_send else 0) | (select.POLLIN if to_receive else 0)
+            poller.register(self._socket, wanted)
+            if not poller.poll(self._timeout_ms):
+                raise TimeoutError(f"its other end stood still for {self._timeout_ms} ms")
+
+    def _send(self, most: int) -> int:
+        if most == 0:
+            return 0
+        try:
+            return self._socket.send(self._out[:most])
+        except BlockingIOError:
+            return 0
+
+    def _receive(self, most: int) -> int:
+        if most == 0:
+            return 0
+        try:
+            received = self._socket.recv_into(self._in[:most])
+        except BlockingIOError:
+            return 0
+        if received == 0:
+            raise ConnectionError("its other end is gone")
+        return received
+
+
+def _connect(group: Communicator, address: str, timeout_s: float) -> socket.socket:
+    port = np.zeros(1, np.int64)
+    if group.rank != 0:
+        group.broadcast(port, 0, out=port)
+        return socket.create_connection((address, int(port[0])), timeout_s)
+    with socket.create_server((address, 0)) as listener:
+        listener.settimeout(timeout_s)
+        port[0] = listener.getsockname()[1]
+        group.broadcast(port, 0, out=port)
+        return listener.accept()[0]
+
+
+def why_not_bare(options: PerfOptions, ranks: int, *, local: bool) -> str:
+    """Why the stream cannot be measured beside such calls; empty if it can."""
+    if not local:
+        return "it is for ranks that tersum perf starts: use --ranks 2"
+    if ranks != 2:
+        return "it is a stream between two ranks: use --ranks 2"
+    if options.topology:
+        return "a topology's wires are not one stream's: use --link"
+    if options.op != "all_reduce":
+        return "it sends what an all_reduce of two ranks does: use --op all_reduce"
+    if options.transport == "shm":
+        return "it is a TCP stream: use --transport tcp or --link"
+    return ""
+
+
+def bare_contenders(group: Communicator, options: PerfOptions, address: str) -> list[Contender]:
+    """One for each codec that is named; ``address`` is rank 0's."""
+    stream = BareStream(group, address, options.timeout_ms)
+
+    def exchange(codec: str) -> Callable[[Values, Values], Callable[[], object]]:
+        def prepare(x: Values, _: Values) -> Callable[[], object]:
+            size = codec_wire_bytes(codec, x.size, options.dtype)
+            return lambda: stream.exchange(size)
+
+        return prepare
+
+    codecs = dict.fromkeys(codec for codec in options.codecs if codec != "auto")
+    return [
+        Contender(
+            "bare",
+            codec,
+            "stream",
+            "tcp",
+            exchange(codec),
+            lambda: stream.bytes_sent,
+            sums=False,
+        )
+        for codec in codecs
+    ]
