@@ -23,27 +23,33 @@ HWY_BEFORE_NAMESPACE();
 namespace tersum {
 namespace HWY_NAMESPACE {
 
+// A coder changes its codes once more as bytes, if it has to.
 class RandomIntegerCoder {
  public:
   explicit RandomIntegerCoder(const ElementFormat& format)
-      : mask_(format.bits == 8 ? -1 : (1 << format.bits) - 1), code_max_(format.code_max) {}
+      : mask_(static_cast<int8_t>((1U << format.bits) - 1)),
+        code_max_(static_cast<int8_t>(format.code_max)) {}
 
   HWY_INLINE VI code(VF scaled, VU bits) const {
-    const DI di;
     const auto below = hn::Floor(scaled);
     const auto up = hn::Lt(RoundingNumbers::share(bits), hn::Sub(scaled, below));
-    const auto code = add_one_where(up, nearest_int(below));
-    // A last code may be a hair beyond itself, and go up.
-    const auto limited = hn::Max(hn::Min(code, hn::Set(di, code_max_)), hn::Set(di, -code_max_));
-    return hn::And(limited, hn::Set(di, mask_));
+    return add_one_where(up, nearest_int(below));
+  }
+  // A last code may be a hair beyond itself, and go up: four times as many at once as bytes.
+  template <class V>
+  HWY_INLINE V operator()(V bytes) const {
+    const hn::DFromV<V> d;
+    const auto least = hn::Set(d, static_cast<int8_t>(-code_max_));
+    const auto limited = hn::Max(hn::Min(bytes, hn::Set(d, code_max_)), least);
+    return hn::And(limited, hn::Set(d, mask_));
   }
 
  private:
-  int32_t mask_;
-  int32_t code_max_;
+  int8_t mask_;
+  int8_t code_max_;
 };
 
-class RandomMinifloatCoder {
+class RandomMinifloatCoder : public SameBytes {
  public:
   explicit RandomMinifloatCoder(const ElementFormat& format)
       : shift_(23 - format.mantissa_bits),
@@ -88,7 +94,7 @@ class RandomMinifloatCoder {
   float to_steps_;
 };
 
-class RandomTableCoder {
+class RandomTableCoder : public SameBytes {
  public:
   explicit RandomTableCoder(const ElementFormat& format)
       : levels_(format.levels.data()), last_(format.threshold_count) {}
@@ -114,7 +120,7 @@ class RandomTableCoder {
 };
 
 template <class Coder>
-HWY_NOINLINE void round_with(const Coder& coder, const RoundingPlace& place,
+HWY_NOINLINE void round_with(Coder coder, const RoundingPlace& place,
                              const float* HWY_RESTRICT tile, size_t count, size_t block,
                              const BlockScale* HWY_RESTRICT scales, uint8_t* HWY_RESTRICT codes) {
   const DF df;
@@ -122,13 +128,15 @@ HWY_NOINLINE void round_with(const Coder& coder, const RoundingPlace& place,
   const auto log2 = static_cast<size_t>(std::countr_zero(block));
   const size_t last = (count - 1) >> log2;
   for (size_t at = 0; at < count; at += 4 * kLanes) {
+    VU random[4];
     VI run[4];
+    numbers.bits(at, random);
     for (size_t v = 0; v < 4; ++v) {
       const size_t i = at + v * kLanes;
       const auto inverse = hn::Set(df, scales[std::min(i >> log2, last)].inverse);
-      run[v] = coder.code(hn::Mul(hn::LoadU(df, tile + i), inverse), numbers.bits(i));
+      run[v] = coder.code(hn::Mul(hn::LoadU(df, tile + i), inverse), random[v]);
     }
-    store_bytes(run, reinterpret_cast<int8_t*>(codes) + at);
+    store_bytes(run, coder, reinterpret_cast<int8_t*>(codes) + at);
   }
 }
 

@@ -99,6 +99,14 @@ HWY_INLINE VI lookup32(const int32_t* table, VI index) {
 }
 #endif
 
+// What store_bytes() may do to vectors of bytes: nothing.
+struct SameBytes {
+  template <class V>
+  HWY_INLINE V operator()(V bytes) const {
+    return bytes;
+  }
+};
+
 // 4 * kLanes integers that each fit an int8, as one vector of bytes and back in memory in the order
 // a, b, c, d: one store for four vectors. The packs of x86 work inside 128-bit parts, so that on
 // wider vectors 32-bit units arrive transposed (part-major instead of vector-major); one
@@ -134,8 +142,10 @@ HWY_INLINE void store_packed(PackedBytes packed, int8_t* HWY_RESTRICT to) {
 #endif
 }
 
-HWY_INLINE void store_bytes(const VI (&codes)[4], int8_t* HWY_RESTRICT to) {
-  store_packed(pack_bytes(codes), to);
+// `change` is applied to vectors of bytes, of any length; what did not fit was saturated.
+template <class Change>
+HWY_INLINE void store_bytes(const VI (&codes)[4], const Change& change, int8_t* HWY_RESTRICT to) {
+  store_packed(change(pack_bytes(codes)), to);
 }
 
 // Bytes whose low nibbles are those of `low` and whose high ones are the low ones of `high`.
@@ -148,9 +158,12 @@ HWY_INLINE void store_nibbles(const VI (&low)[4], const VI (&high)[4], int8_t* H
   store_packed(hn::Or(hn::AndNot(mask, shifted), hn::And(mask, pack_bytes(low))), to);
 }
 #else
-HWY_INLINE void store_bytes(const VI (&codes)[4], int8_t* HWY_RESTRICT to) {
+template <class Change>
+HWY_INLINE void store_bytes(const VI (&codes)[4], const Change& change, int8_t* HWY_RESTRICT to) {
   const hn::Rebind<int8_t, DI> db;
-  for (size_t i = 0; i < 4; ++i) hn::StoreU(hn::DemoteTo(db, codes[i]), db, to + i * kLanes);
+  for (size_t i = 0; i < 4; ++i) {
+    hn::StoreU(change(hn::DemoteTo(db, codes[i])), db, to + i * kLanes);
+  }
 }
 
 HWY_INLINE void store_nibbles(const VI (&low)[4], const VI (&high)[4], int8_t* HWY_RESTRICT to) {
@@ -158,9 +171,13 @@ HWY_INLINE void store_nibbles(const VI (&low)[4], const VI (&high)[4], int8_t* H
   for (size_t i = 0; i < 4; ++i) {
     both[i] = hn::Or(hn::ShiftLeft<4>(high[i]), hn::And(low[i], hn::Set(DI(), 0x0f)));
   }
-  store_bytes(both, to);
+  store_bytes(both, SameBytes(), to);
 }
 #endif
+
+HWY_INLINE void store_bytes(const VI (&codes)[4], int8_t* HWY_RESTRICT to) {
+  store_bytes(codes, SameBytes(), to);
+}
 
 // Notices NaN among the vectors that it is shown, two at a time: half a comparison each.
 class NanWatch {

@@ -26,14 +26,24 @@ class RoundingNumbers {
         high_(place.high) {}
 
   HWY_INLINE VU bits(size_t i) const {
+    VU h[1];
+    bits(i, h);
+    return h[0];
+  }
+  // Of vectors in a row, side by side: each is a chain of a dozen steps that wait for one another,
+  // of which a core that looks ahead sees too few where they come one after the other.
+  template <size_t kCount>
+  HWY_INLINE void bits(size_t i, VU (&h)[kCount]) const {
     const DU du;
     const auto mix = hn::Set(du, kRoundingMixes[0]);
-    auto h = hn::Add(lanes_, hn::Set(du, static_cast<uint32_t>(i) * kRoundingStep));
-    h = hn::Mul(hn::Xor(h, hn::ShiftRight<16>(h)), mix);
-    h = hn::Add(hn::Xor(h, hn::ShiftRight<13>(h)), hn::Set(du, high_));
-    h = hn::Mul(h, hn::Set(du, kRoundingMixes[1]));
-    h = hn::Mul(hn::Xor(h, hn::ShiftRight<16>(h)), mix);
-    return hn::Xor(h, hn::ShiftRight<15>(h));
+    const auto next = hn::Set(du, static_cast<uint32_t>(kLanes) * kRoundingStep);
+    h[0] = hn::Add(lanes_, hn::Set(du, static_cast<uint32_t>(i) * kRoundingStep));
+    for (size_t k = 1; k < kCount; ++k) h[k] = hn::Add(h[k - 1], next);
+    for (auto& v : h) v = hn::Mul(hn::Xor(v, hn::ShiftRight<16>(v)), mix);
+    for (auto& v : h) v = hn::Add(hn::Xor(v, hn::ShiftRight<13>(v)), hn::Set(du, high_));
+    for (auto& v : h) v = hn::Mul(v, hn::Set(du, kRoundingMixes[1]));
+    for (auto& v : h) v = hn::Mul(hn::Xor(v, hn::ShiftRight<16>(v)), mix);
+    for (auto& v : h) v = hn::Xor(v, hn::ShiftRight<15>(v));
   }
   // rounding_share().
   static HWY_INLINE VF share(VU bits) {
