@@ -176,7 +176,7 @@ Result<std::shared_ptr<const CompiledPlan>> compile_plan(const PlanRequest& requ
   auto plan = std::make_shared<CompiledPlan>();
   plan->request = request;
   plan->asked = &codec;
-  plan->slice_bytes_max = limits.slice_bytes;
+  plan->limits = limits;
   plan->replicated = source.replicated;
   if (reduces(request.collective)) plan->gathered_ranks = static_cast<uint32_t>(request.size);
   // In those plans whoever adds up has every contribution as it was encoded.

@@ -66,6 +66,21 @@ struct SliceJob {
   bool stores = false;  // the gather side; else the reduce side
 };
 
+// What short slices cost is CPU time per message; what they gain is that the wire starts sooner.
+// Where there is no wire only the former counts: on loopback two ranks reduce 64 KiB in 27 us with
+// slices of 32 KiB, in 47 with 8 KiB.
+inline constexpr size_t kLeastSliceBytesOnWires = 8 * 1024;
+inline constexpr size_t kLeastSliceBytesOnOneHost = 32 * 1024;
+
+struct SliceLimits {
+  size_t slice_bytes = 64 * 1024;
+  size_t window_bytes = 8 * 1024 * 1024;
+  // Short chunks are not cut into slices below this.
+  size_t least_slice_bytes = kLeastSliceBytesOnWires;
+
+  bool operator==(const SliceLimits&) const = default;
+};
+
 struct CompiledPlan {
   PlanRequest request;
   const Codec* asked = nullptr;  // what the plan was compiled for
@@ -73,7 +88,7 @@ struct CompiledPlan {
   // Of finished sums on their way to everybody: `codec` for as many contributions as they hold.
   const Codec* gathered = nullptr;
   uint32_t gathered_ranks = 1;
-  size_t slice_bytes_max = 0;  // SliceLimits::slice_bytes of then
+  SliceLimits limits;  // and under which
   bool replicated = false;
   size_t slice_values = 1;
   uint32_t window = 2;  // slices of one flow that may be under way
@@ -104,19 +119,6 @@ struct CompiledPlan {
 // Index of the flow with that peer, or -1 when the plan has none: a peer's claim is only compared.
 int find_flow(const std::vector<std::pair<uint64_t, uint32_t>>& lookup, uint32_t chunk,
               FlowPhase phase, int peer);
-
-// What short slices cost is CPU time per message; what they gain is that the wire starts sooner.
-// Where there is no wire only the former counts: on loopback two ranks reduce 64 KiB in 27 us with
-// slices of 32 KiB, in 47 with 8 KiB.
-inline constexpr size_t kLeastSliceBytesOnWires = 8 * 1024;
-inline constexpr size_t kLeastSliceBytesOnOneHost = 32 * 1024;
-
-struct SliceLimits {
-  size_t slice_bytes = 64 * 1024;
-  size_t window_bytes = 8 * 1024 * 1024;
-  // Short chunks are not cut into slices below this.
-  size_t least_slice_bytes = kLeastSliceBytesOnWires;
-};
 
 Result<std::shared_ptr<const CompiledPlan>> compile_plan(const PlanRequest& request,
                                                          const Codec& codec, int rank,

@@ -103,8 +103,7 @@ Status Operation::resolve_plan(const PlanRequest& wanted, const Codec& codec,
                                std::shared_ptr<const CompiledPlan>& found) {
   constexpr size_t kPlansKept = 64;
   for (const auto& plan : member_->plans) {
-    if (plan->asked == &codec && plan->slice_bytes_max == limits.slice_bytes &&
-        same_request(plan->request, wanted)) {
+    if (plan->asked == &codec && plan->limits == limits && same_request(plan->request, wanted)) {
       found = plan;
       return {};
     }

@@ -144,6 +144,7 @@ class Operation final : public WorkImpl {
   void notify_others(Node& node, const Status& status);
 
   // Slices (operation_slices.cc).
+  [[nodiscard]] int slice_budget(const PlanRun& run, int most) const;
   bool advance_run(Node& node, PlanRun& run);
   bool advance_stores(Node& node, PlanRun& run);
   bool advance_combines(Node& node, PlanRun& run);

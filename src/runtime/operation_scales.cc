@@ -13,9 +13,8 @@ namespace {
 // Measured in one go: some 20 us.
 constexpr size_t kValuesPerMeasure = 64 * 1024;
 // Values whose scales travel together. The wire rests until the first of them have been measured,
-// sent, and come back: some 30 us of measuring, 512 bytes of scales of 256 values or 4 KiB of 32.
+// sent, and come back: some 30 us of measuring, for 512 bytes of scales of 256 values.
 constexpr size_t kValuesPerSlice = 64 * 1024;
-constexpr size_t kLeastSliceBytes = 512;
 
 // Scales that a part of `values` has.
 size_t scales_of(const SharedSums& sums, size_t values) {
@@ -55,7 +54,7 @@ Status Operation::begin_scales() {
 SliceLimits Operation::scale_limits() const {
   SliceLimits limits = member_->limits;
   const size_t block = std::max<size_t>(sums_->scale_block(), 1);
-  const size_t wanted = std::max(kLeastSliceBytes, kValuesPerSlice / block * sizeof(uint16_t));
+  const size_t wanted = kValuesPerSlice / block * sizeof(uint16_t);
   limits.slice_bytes = std::min(limits.slice_bytes, wanted);
   limits.least_slice_bytes = limits.slice_bytes;
   return limits;

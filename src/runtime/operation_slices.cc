@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "codec/decode_past_cache.h"
+#include "codec/shared_sums.h"
 #include "runtime/member.h"
 #include "runtime/node.h"
 #include "runtime/operation.h"
@@ -21,15 +22,16 @@ constexpr size_t kValuesPerAdvance = 128 * 1024;
 // Contributions are encoded only while the carrier takes them: further ahead they would leave L2.
 constexpr size_t kBacklogBytesMax = 256 * 1024;
 
+}  // namespace
+
 // Slices of one kind of work in one advance(), of at most `most`. Scales keep ahead of the codes
 // that wait for them.
-int slice_budget(const PlanRun& run, int most) {
-  if (run.of_scales) return most;
-  const size_t slices = kValuesPerAdvance / run.plan->slice_values;
+int Operation::slice_budget(const PlanRun& run, int most) const {
+  const size_t each = run.of_scales ? std::max<size_t>(sums_->scale_block(), 1) : 1;
+  const size_t values = run.of_scales ? 2 * kValuesPerAdvance : kValuesPerAdvance;
+  const size_t slices = values / (run.plan->slice_values * each);
   return std::clamp(static_cast<int>(std::min<size_t>(slices, kJobsPerAdvance)), 1, most);
 }
-
-}  // namespace
 
 // Every destination must have room: for a rank that has entered the call, its window; before that,
 // the few bytes that may travel unasked.

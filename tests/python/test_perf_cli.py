@@ -241,9 +241,10 @@ def test_compare_bare(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["--ranks", "3"], "use --ranks 2"),
-        (["--op", "broadcast"], "use --op all_reduce"),
+        (["--transport", "tcp", "--ranks", "3"], "use --ranks 2"),
+        (["--transport", "tcp", "--op", "broadcast"], "use --op all_reduce"),
         (["--transport", "shm"], "use --transport tcp or --link"),
+        ([], "use --transport tcp or --link"),
     ],
 )
 def test_what_a_bare_stream_cannot_stand_for(arguments: list[str], why: str) -> None:

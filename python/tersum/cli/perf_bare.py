@@ -8,6 +8,7 @@ on that wire and this machine.
 
 from __future__ import annotations
 
+import secrets
 import select
 import socket
 from collections.abc import Callable
@@ -35,7 +36,10 @@ class BareStream:
         self._timeout_ms = timeout_ms
         self._out = memoryview(bytes(_PIECE_BYTES))
         self._in = memoryview(bytearray(_PIECE_BYTES))
-        self._socket = _connect(group, address, timeout_ms / 1000)
+        try:
+            self._socket = _connect(group, address, timeout_ms / 1000)
+        except OSError as error:
+            raise CommandError(f"the bare stream cannot begin: {error}") from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setblocking(False)
 
@@ -84,15 +88,23 @@ class BareStream:
 
 
 def _connect(group: Communicator, address: str, timeout_s: float) -> socket.socket:
-    port = np.zeros(1, np.int64)
+    """Rank 0 takes the connection that shows the number it has told the group."""
+    told = np.zeros(2, np.int64)  # port, number
     if group.rank != 0:
-        group.broadcast(port, 0, out=port)
-        return socket.create_connection((address, int(port[0])), timeout_s)
+        group.broadcast(told, 0, out=told)
+        joined = socket.create_connection((address, int(told[0])), timeout_s)
+        joined.sendall(told[1].tobytes())
+        return joined
     with socket.create_server((address, 0)) as listener:
         listener.settimeout(timeout_s)
-        port[0] = listener.getsockname()[1]
-        group.broadcast(port, 0, out=port)
-        return listener.accept()[0]
+        told[:] = listener.getsockname()[1], secrets.randbits(63)
+        group.broadcast(told, 0, out=told)
+        while True:
+            joined = listener.accept()[0]
+            joined.settimeout(timeout_s)
+            if joined.recv(told[1].nbytes, socket.MSG_WAITALL) == told[1].tobytes():
+                return joined
+            joined.close()
 
 
 def why_not_bare(options: PerfOptions, ranks: int, *, local: bool) -> str:
@@ -105,8 +117,10 @@ def why_not_bare(options: PerfOptions, ranks: int, *, local: bool) -> str:
         return "a topology's wires are not one stream's: use --link"
     if options.op != "all_reduce":
         return "it sends what an all_reduce of two ranks does: use --op all_reduce"
-    if options.transport == "shm":
-        return "it is a TCP stream: use --transport tcp or --link"
+    if options.transport != "tcp" and options.link_bits_per_s == 0:
+        return (
+            "it is a TCP stream, and ranks of one host share memory: use --transport tcp or --link"
+        )
     return ""
 
 
