@@ -1,12 +1,15 @@
 // Codec kernels against memcpy, on one core, with the data in L2.
 //
-//   codec_bench [--isa NAME] [--rounds N] [--values N] [--codec SPEC]... [--check] [--json FILE]
+//   codec_bench [--isa NAME] [--rounds N] [--values N] [--codec SPEC]... [--residual] [--check]
+//               [--json FILE]
 //   codec_bench --cores N …
 //
 // Every round times memcpy and each kernel once, a few tens of microseconds each, so that whatever
 // else the machine does hits all alike; what is printed is the median over the rounds of
 // time(memcpy) / time(kernel), both for the same bytes of float32. --check fails below the floors
 // that docs/performance.md states for int8/128. Real (normal) data: zeros flatter a quantizer.
+//
+// --residual: what the kernels read of values, not of payloads, has a residual added to it.
 //
 // --cores runs each kernel on one core and on N at once, on data of their own, and prints how many
 // times the throughput of one all have, as a multiple of what memcpy gains by the same.
@@ -32,6 +35,7 @@ struct Options {
   size_t cores = 1;
   std::vector<std::string> codecs;
   bool check = false;
+  bool has_residual = false;
   std::string json;
 };
 
@@ -57,7 +61,7 @@ std::vector<Row> measure(const std::string& spec, const Options& options) {
   std::vector<std::vector<double>> ratios;
   std::vector<double> memcpy_seconds;
   for (size_t layout = 0; layout < kLayouts; ++layout) {
-    Arrays arrays(codec, options.values);
+    Arrays arrays(codec, options.values, options.has_residual);
     const std::vector<Kernel> kernels = kernels_of(codec, arrays, options.values);
     ratios.resize(kernels.size());
     for (size_t round = 0; round < std::max<size_t>(1, options.rounds / kLayouts); ++round) {
@@ -127,6 +131,10 @@ bool parse(int argc, char** argv, Options& options) {
       options.check = true;
       continue;
     }
+    if (flag == "--residual") {
+      options.has_residual = true;
+      continue;
+    }
     if (i + 1 == argc) return false;
     const char* const value = argv[++i];
     if (flag == "--isa") {
@@ -145,7 +153,8 @@ bool parse(int argc, char** argv, Options& options) {
       return false;
     }
   }
-  return options.cores == 1 || options.json.empty();  // the JSON is that of one core
+  // The JSON is that of one core, and so is a residual.
+  return options.cores == 1 || (options.json.empty() && !options.has_residual);
 }
 
 int run(const Options& options) {
@@ -187,7 +196,7 @@ int main(int argc, char** argv) {
   if (!tersum::parse(argc, argv, options)) {
     std::fprintf(stderr,
                  "usage: codec_bench [--isa NAME] [--rounds N] [--values N] [--cores N] "
-                 "[--codec SPEC]... [--check] [--json FILE]\n");
+                 "[--codec SPEC]... [--residual] [--check] [--json FILE]\n");
     return 2;
   }
   return tersum::run(options);

@@ -41,16 +41,18 @@ class Array {
 };
 
 struct Arrays {
-  Arrays(const Codec& codec, size_t count)
+  // `has_residual`: every call adds one to what it reads.
+  Arrays(const Codec& codec, size_t count, bool has_residual = false)
       : values(count, 0),
         own(count, 1),
         out(count, 2),
         copy(count, 3),
         wire_out(codec.wire_bytes(count), 4),
+        residual(count, 5 + kPeers),
         channels(kChannels) {
     std::mt19937_64 random(1);
     std::normal_distribution<float> normal;
-    for (auto* const array : {&values, &own, &out, &copy}) {
+    for (auto* const array : {&values, &own, &out, &copy, &residual}) {
       for (size_t i = 0; i < count; ++i) array->data()[i] = normal(random);
     }
     // What a flattening codec knows, of random rows.
@@ -61,12 +63,14 @@ struct Arrays {
       codec.encode(values.data(), count, wires.back().data(), place);
       pointers.push_back(wires.back().data());
     }
+    if (has_residual) place.added.residual = residual.data();
   }
 
   Array<float> values, own, out, copy;
   Array<std::byte> wire_out;
   std::vector<Array<std::byte>> wires;
   std::vector<const std::byte*> pointers;
+  Array<float> residual;
   ChannelState channels;
   SlicePlace place;
 };

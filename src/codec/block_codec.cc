@@ -38,8 +38,10 @@ class BlockCodec final : public Codec {
   }
   void encode(const void* values, size_t count, std::byte* wire,
               const SlicePlace& place) const override {
-    if (place.added.is_any()) return general_->encode(values, count, wire, place);
-    block_kernels(format_).encode(format_, values, count, wire);
+    if (count == 0 || !place.added.is_any()) {
+      return block_kernels(format_).encode(format_, values, count, wire);
+    }
+    combine({}, values, 0, count, {}, wire, nullptr, place);
   }
   void decode(const std::byte* wire, size_t count, void* values,
               const SlicePlace& /*place*/) const override {
@@ -57,11 +59,14 @@ class BlockCodec final : public Codec {
                size_t count, const CombineFinish& finish, std::byte* wire_out, void* values_out,
                const SlicePlace& place) const override {
     TERSUM_CHECK(finish.op == ReduceOp::kSum || finish.op == ReduceOp::kAverage);
-    if (place.added.is_any()) {
+    if (!reads_terms(format_, place.added, place.first)) {
       return general_->combine(wires, own, own_index, count, finish, wire_out, values_out, place);
     }
-    block_kernels(format_).combine(
-        format_, checked_combine_args(wires, own, own_index, count, finish, wire_out, values_out));
+    CombineArgs args =
+        checked_combine_args(wires, own, own_index, count, finish, wire_out, values_out);
+    args.added = place.added;
+    args.added_first = place.first;
+    block_kernels(format_).combine(format_, args);
   }
   [[nodiscard]] double block_error_bound(double absmax) const override;
 
@@ -69,7 +74,8 @@ class BlockCodec final : public Codec {
   CodecSpec spec_;
   DataType type_;
   BlockFormat format_;
-  // The same bytes by the general kernels, which can add to what they read, and its checks.
+  // The same bytes by the general kernels, which can add any bias to what they read, and its
+  // checks.
   std::unique_ptr<const Codec> general_;
 };
 

@@ -65,6 +65,53 @@ class ValuesTerm {
   const std::byte* block_values_ = nullptr;
 };
 
+// Own values with what is added to them. A run of a bias must lie in one piece: block_kernels.h.
+template <class Format>
+class OwnTerm {
+ public:
+  HWY_INLINE OwnTerm(const CombineArgs& args, size_t first)
+      : own_(bytes_of(args.own, first)),
+        residual_(bytes_of(args.added.residual, args.added_first + first)),
+        bias_(bytes_of(args.added.bias, 0)),
+        bias_values_(args.added.bias_values),
+        first_(args.added_first + first),
+        has_residual_(args.added.residual != nullptr) {}
+
+  HWY_INLINE void begin_block(size_t index, size_t block) {
+    own_.begin_block(index, block);
+    if (has_residual_) residual_.begin_block(index, block);
+    if (bias_ != nullptr) phase_ = (first_ + index * block) % bias_values_;
+  }
+  HWY_INLINE void load(size_t at, VF (&run)[kRunVectors]) const {
+    own_.load(at, run);
+    if (has_residual_) {
+      VF terms[kRunVectors];
+      residual_.load(at, terms);
+      for (size_t v = 0; v < kRunVectors; ++v) run[v] = hn::Add(run[v], terms[v]);
+    }
+    if (bias_ == nullptr) return;
+    const size_t place = phase_ + at < bias_values_ ? phase_ + at : phase_ + at - bias_values_;
+    for (size_t v = 0; v < kRunVectors; ++v) {
+      const auto term = Format::load(bias_ + (place + v * kLanes) * Format::kBytes);
+      run[v] = hn::Add(run[v], term);
+    }
+  }
+
+ private:
+  static HWY_INLINE const std::byte* bytes_of(const void* values, size_t first) {
+    if (values == nullptr) return nullptr;
+    return static_cast<const std::byte*>(values) + first * Format::kBytes;
+  }
+
+  ValuesTerm<Format> own_;
+  ValuesTerm<Format> residual_;
+  const std::byte* bias_;
+  size_t bias_values_;
+  size_t first_;
+  size_t phase_ = 0;
+  bool has_residual_;
+};
+
 // Sinks: where a sum goes. A partial one to the tile, as it is.
 class TileSink {
  public:
@@ -180,8 +227,9 @@ HWY_NOINLINE void add_terms(size_t block, size_t blocks, Sink sink, First first,
   }
 }
 
-// Blocks first..first+blocks-1 of a combine, and the tile that they are summed in.
-template <int kBits, class Format>
+// Blocks first..first+blocks-1 of a combine, and the tile that they are summed in. kAdds: something
+// is added to own values.
+template <int kBits, class Format, bool kAdds>
 class GroupSum {
  public:
   HWY_INLINE GroupSum(const BlockFormat& format, const CombineArgs& args, size_t first,
@@ -211,9 +259,13 @@ class GroupSum {
   // One a pass leaves the tile's way in and out of L1 exposed; three gain nothing over two.
   static constexpr size_t kWiresAtOnce = 2;
 
-  HWY_INLINE ValuesTerm<Format> own() const {
-    return ValuesTerm<Format>(static_cast<const std::byte*>(args_.own) +
-                              first_ * format_.block * Format::kBytes);
+  HWY_INLINE auto own() const {
+    const size_t first = first_ * format_.block;
+    if constexpr (kAdds) {
+      return OwnTerm<Format>(args_, first);
+    } else {
+      return ValuesTerm<Format>(static_cast<const std::byte*>(args_.own) + first * Format::kBytes);
+    }
   }
   HWY_INLINE ValuesTerm<Float32Format> carry() const {
     return ValuesTerm<Float32Format>(reinterpret_cast<const std::byte*>(tile_));
@@ -261,20 +313,20 @@ class GroupSum {
   float* tile_;
 };
 
-template <int kBits, class Format>
+template <int kBits, class Format, bool kAdds>
 HWY_INLINE void combine_to_values(const BlockFormat& format, const CombineArgs& args) {
   HWY_ALIGN float tile[kGroupValues];
   const VectorFinish finish(args.finish);
   const size_t whole = args.count / format.block;
   const size_t step = group_blocks(format);
   for (size_t b = 0; b < whole; b += step) {
-    const GroupSum<kBits, Format> sum(format, args, b, std::min(step, whole - b), tile);
+    const GroupSum<kBits, Format, kAdds> sum(format, args, b, std::min(step, whole - b), tile);
     sum.to(ValuesSink<Format>(
         static_cast<std::byte*>(args.values_out) + b * format.block * Format::kBytes, finish));
   }
 }
 
-template <int kBits, class Format>
+template <int kBits, class Format, bool kAdds>
 HWY_INLINE void combine_to_wire(const BlockFormat& format, const CombineArgs& args) {
   const VectorFinish finish(args.finish);
   const size_t whole = args.count / format.block;
@@ -286,7 +338,7 @@ HWY_INLINE void combine_to_wire(const BlockFormat& format, const CombineArgs& ar
     group.first = b;
     group.blocks = std::min(step, whole - b);
     group.values = group.tile;
-    const GroupSum<kBits, Format> sum(format, args, b, group.blocks, group.tile);
+    const GroupSum<kBits, Format, kAdds> sum(format, args, b, group.blocks, group.tile);
     sum.to(MaximaSink(group.tile, group.scales.maxima, finish));
     clear_maxima(group.blocks, group.scales);
     encoder.push();
@@ -294,12 +346,21 @@ HWY_INLINE void combine_to_wire(const BlockFormat& format, const CombineArgs& ar
   encoder.finish();
 }
 
+template <int kBits, class Format, bool kAdds>
+HWY_NOINLINE void combine_whole_blocks(const BlockFormat& format, const CombineArgs& args) {
+  if (args.wire_out == nullptr) {
+    combine_to_values<kBits, Format, kAdds>(format, args);
+  } else {
+    combine_to_wire<kBits, Format, kAdds>(format, args);
+  }
+}
+
 template <int kBits, class Format>
 HWY_NOINLINE void combine_slice(const BlockFormat& format, const CombineArgs& args) {
-  if (args.wire_out == nullptr) {
-    combine_to_values<kBits, Format>(format, args);
+  if (args.own != nullptr && args.added.is_any()) {
+    combine_whole_blocks<kBits, Format, true>(format, args);
   } else {
-    combine_to_wire<kBits, Format>(format, args);
+    combine_whole_blocks<kBits, Format, false>(format, args);
   }
   const size_t whole = args.count / format.block;
   if (whole * format.block < args.count) combine_slice_block(format, args, whole);

@@ -20,8 +20,17 @@ struct BlockKernels {
   // `values`.
   void (*decode_blocks)(const BlockFormat& format, const std::byte* wire, size_t count,
                         size_t first, size_t blocks, void* values);
+  // What args.added holds must be reads_terms().
   void (*combine)(const BlockFormat& format, const CombineArgs& args);
 };
+
+// True if no run of 32 values of a slice whose first one is number `first` of its array wraps
+// around a bias, and no block does twice.
+inline bool reads_terms(const BlockFormat& format, const AddedTerms& added, size_t first) {
+  return added.bias == nullptr ||
+         (added.bias_values >= format.block && added.bias_values % kNibbleGroup == 0 &&
+          first % kNibbleGroup == 0);
+}
 
 // Each width of codes is compiled by itself. `target`: one of available_targets().
 const BlockKernels& int8_kernels_of(int64_t target);

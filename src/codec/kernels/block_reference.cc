@@ -134,6 +134,15 @@ void decode_slice_block(const BlockFormat& format, const std::byte* wire, size_t
   decode_lone_block(format, wire, count, index, static_cast<std::byte*>(values) + at);
 }
 
+float load_own(ValueKind kind, const CombineArgs& args, size_t index) {
+  const AddedTerms& added = args.added;
+  const size_t i = args.added_first + index;
+  float value = load_value(kind, args.own, index);
+  if (added.residual != nullptr) value += load_value(kind, added.residual, i);
+  if (added.bias != nullptr) value += load_value(kind, added.bias, i % added.bias_values);
+  return value;
+}
+
 void combine_slice_block(const BlockFormat& format, const CombineArgs& args, size_t index) {
   const BlockPlace place = place_of(format, args.count, index);
   std::array<float, kBlockMax> block;
@@ -146,7 +155,7 @@ void combine_slice_block(const BlockFormat& format, const CombineArgs& args, siz
     };
     for (size_t w = 0; w <= args.wire_count; ++w) {
       if (args.own != nullptr && w == args.own_index) {
-        add(load_value(format.kind, args.own, place.begin + i));
+        add(load_own(format.kind, args, place.begin + i));
       }
       if (w == args.wire_count) break;
       add(decode_one(format, args.wires[w] + place.scale_at, args.wires[w] + place.codes_at,

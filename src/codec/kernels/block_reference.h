@@ -34,6 +34,8 @@ void decode_slice_block(const BlockFormat& format, const std::byte* wire, size_t
 // Its values alone, `values` being where the first of them goes.
 void decode_lone_block(const BlockFormat& format, const std::byte* wire, size_t count, size_t index,
                        void* values);
+// Own value number `index` of the slice, with what is added to it.
+float load_own(ValueKind kind, const CombineArgs& args, size_t index);
 void combine_slice_block(const BlockFormat& format, const CombineArgs& args, size_t index);
 
 // As the kernels.

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "codec/kernels/added_terms.h"
 #include "tersum/options.h"
 
 namespace tersum {
@@ -35,6 +36,9 @@ struct CombineArgs {
   Finish finish;
   std::byte* wire_out = nullptr;  // may be null
   void* values_out = nullptr;     // may be null if wire_out is not; may be `own`
+  // To `own`, whose first value is number added_first of the array. Only the block kernels look.
+  AddedTerms added;
+  size_t added_first = 0;
 };
 
 }  // namespace tersum

@@ -5,6 +5,7 @@
 
 #include <random>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "codec/kernels/block_kernels.h"
@@ -48,6 +49,10 @@ struct CombineCase {
   bool to_wire = false;
   bool to_values = true;
   bool in_place = false;
+  // What is added to own values, which begin at number added_first of it; empty: nothing.
+  Bytes residual;
+  Bytes bias;
+  size_t added_first = 0;
 };
 
 CombineCase draw_combine(bool sums_only) {
@@ -64,6 +69,14 @@ CombineCase draw_combine(bool sums_only) {
   c.to_values = !c.to_wire || *rc::gen::arbitrary<bool>();
   c.in_place = c.has_own && c.to_values && *rc::gen::arbitrary<bool>();
   return c;
+}
+
+void draw_terms(const BlockFormat& format, DataType type, size_t count, CombineCase& c) {
+  const auto seed = *rc::gen::arbitrary<uint64_t>();
+  c.added_first = kNibbleGroup * *rc::gen::inRange<size_t>(0, 100);
+  if (*rc::gen::arbitrary<bool>()) c.residual = nasty_elements(seed, c.added_first + count, type);
+  const size_t period = format.block + kNibbleGroup * *rc::gen::inRange<size_t>(0, 100);
+  if (*rc::gen::arbitrary<bool>()) c.bias = nasty_elements(seed + 1, period, type);
 }
 
 struct CombineResult {
@@ -96,6 +109,10 @@ CombineResult run_combine(const Kernels& kernels, const Format& format, const Co
   args.finish = c.finish;
   args.wire_out = c.to_wire ? wire_out.data() : nullptr;
   args.values_out = c.to_values ? result.data() : nullptr;
+  const size_t value_bytes = count == 0 ? 1 : own.size() / count;
+  args.added = {c.residual.empty() ? nullptr : c.residual.data(),
+                c.bias.empty() ? nullptr : c.bias.data(), c.bias.size() / value_bytes};
+  args.added_first = c.added_first;
   kernels.combine(format, args);
   bool intact = own_memory.intact() && wire_out.intact() && values_out.intact();
   for (const GuardedBytes& memory : wire_memory) intact = intact && memory.intact();
@@ -152,7 +169,8 @@ void check_combine(const KernelsOf& kernels_of, const Format& format, DataType t
                    size_t wire_bytes, bool sums_only) {
   const auto seed = *rc::gen::arbitrary<uint64_t>();
   const size_t offset = draw_offset();
-  const CombineCase c = draw_combine(sums_only);
+  CombineCase c = draw_combine(sums_only);
+  if constexpr (std::is_same_v<Format, BlockFormat>) draw_terms(format, type, count, c);
   const auto& reference = kernels_of(kReferenceTarget);
   std::mt19937_64 random(seed);
   std::vector<Bytes> wires;
