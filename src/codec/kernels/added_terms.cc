@@ -8,21 +8,36 @@
 namespace tersum {
 namespace {
 
-// bias[first % period] on, `count` of them: at most one period from memory, the rest from that.
+// Shorter periods are repeated in memory before they are added.
+constexpr size_t kPeriodMin = 256;
+
+// bias[first % period] on, `count` of them: one period from memory, the rest from that.
 void load_bias(const ElementKernels& kernels, ValueKind kind, const AddedTerms& added, size_t first,
                size_t count, float* terms) {
   const size_t period = added.bias_values;
-  const size_t phase = first % period;
   const size_t loaded = std::min(count, period);
-  const size_t before_end = std::min(loaded, period - phase);
-  kernels.load(kind, added.bias, phase, before_end, terms);
-  if (before_end < loaded) {
-    // Kernels store to aligned memory.
-    alignas(64) float start[kTileMemory];
-    kernels.load(kind, added.bias, 0, loaded - before_end, start);
-    std::copy_n(start, loaded - before_end, terms + before_end);
-  }
+  alignas(64) float start[kPeriodMin];
+  kernels.load(kind, added.bias, 0, period, start);
+  for (size_t i = 0; i < loaded; ++i) terms[i] = start[(first + i) % period];
   for (size_t i = loaded; i < count; ++i) terms[i] = terms[i - period];
+}
+
+void add_bias(const ElementKernels& kernels, ValueKind kind, const AddedTerms& added, size_t first,
+              size_t count, float* values) {
+  const size_t period = added.bias_values;
+  if (period < kPeriodMin) {
+    alignas(64) float terms[kTileMemory];
+    load_bias(kernels, kind, added, first, count, terms);
+    // What the kernel may add behind the end.
+    std::fill_n(terms + count, kTilePad, 0.0F);
+    return kernels.add(terms, count, values);
+  }
+  size_t phase = first % period;
+  for (size_t at = 0; at < count; phase = 0) {
+    const size_t run = std::min(count - at, period - phase);
+    kernels.add_values(kind, added.bias, phase, run, values + at);
+    at += run;
+  }
 }
 
 void add_run(const DenseFormat& format, const std::byte* terms, size_t count, std::byte* sums) {
@@ -38,19 +53,12 @@ void add_run(const DenseFormat& format, const std::byte* terms, size_t count, st
 
 void add_terms(const ElementKernels& kernels, ValueKind kind, const AddedTerms& added, size_t first,
                size_t count, float* values) {
-  alignas(64) float terms[kTileMemory];
   for (size_t at = 0; at < count; at += kTileValues) {
     const size_t here = std::min(kTileValues, count - at);
-    // What a kernel may add behind the end.
-    std::fill_n(terms + here, kTilePad, 0.0F);
     if (added.residual != nullptr) {
-      kernels.load(kind, added.residual, first + at, here, terms);
-      kernels.add(terms, here, values + at);
+      kernels.add_values(kind, added.residual, first + at, here, values + at);
     }
-    if (added.bias != nullptr) {
-      load_bias(kernels, kind, added, first + at, here, terms);
-      kernels.add(terms, here, values + at);
-    }
+    if (added.bias != nullptr) add_bias(kernels, kind, added, first + at, here, values + at);
   }
 }
 

@@ -46,6 +46,8 @@ struct ElementKernels {
   void (*load)(ValueKind kind, const void* values, size_t first, size_t count, float* tile);
   void (*store)(ValueKind kind, const float* tile, size_t count, void* values, size_t first);
   void (*add)(const float* terms, size_t count, float* tile);
+  // Adds values of an array as load takes them; here `tile` may be unaligned.
+  void (*add_values)(ValueKind kind, const void* values, size_t first, size_t count, float* tile);
   void (*finish)(const Finish& finish, size_t count, float* tile);
   void (*multiply)(const float* factors, size_t count, float* tile);  // value by value
   void (*limit)(float largest, size_t count, float* tile);            // magnitudes; NaN stays

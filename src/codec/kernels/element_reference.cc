@@ -137,6 +137,13 @@ void add(const float* terms, size_t count, float* tile) {
   for (size_t i = 0; i < count; ++i) tile[i] += load_unaligned<float>(terms + i);
 }
 
+void add_values(ValueKind kind, const void* values, size_t first, size_t count, float* tile) {
+  for (size_t i = 0; i < count; ++i) {
+    store_unaligned(tile + i,
+                    load_unaligned<float>(tile + i) + load_value(kind, values, first + i));
+  }
+}
+
 void finish_sum(const Finish& finish, size_t count, float* tile) {
   if (!finish.divides()) return;
   for (size_t i = 0; i < count; ++i) tile[i] /= static_cast<float>(finish.divisor);
@@ -427,29 +434,14 @@ void unpack_group(const ElementFormat& format, const std::byte* wire, size_t cou
 }
 
 const ElementKernels& element_reference() {
-  static constexpr ElementKernels kTable = {load,
-                                            store,
-                                            add,
-                                            finish_sum,
-                                            multiply,
-                                            limit,
-                                            maxima,
-                                            squared_errors,
-                                            magnitudes,
-                                            choose_scales,
-                                            choose_means,
-                                            quantize,
-                                            quantize_random,
-                                            dequantize,
-                                            dequantize_add,
-                                            add_shifted,
-                                            scale_sums,
-                                            pack,
-                                            unpack,
-                                            rotate,
-                                            unrotate,
-                                            unrotate_codes,
-                                            multiply_blocks};
+  static constexpr ElementKernels kTable = {load,           store,           add,
+                                            add_values,     finish_sum,      multiply,
+                                            limit,          maxima,          squared_errors,
+                                            magnitudes,     choose_scales,   choose_means,
+                                            quantize,       quantize_random, dequantize,
+                                            dequantize_add, add_shifted,     scale_sums,
+                                            pack,           unpack,          rotate,
+                                            unrotate,       unrotate_codes,  multiply_blocks};
   return kTable;
 }
 

@@ -87,6 +87,37 @@ void add_tile(const float* terms, size_t count, float* HWY_RESTRICT tile) {
   }
 }
 
+template <class Format>
+HWY_NOINLINE size_t add_vectors(const void* values, size_t first, size_t count, float* tile) {
+  const DF df;
+  const auto* const from = static_cast<const std::byte*>(values) + first * Format::kBytes;
+  size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    const auto term = Format::load(from + i * Format::kBytes);
+    hn::StoreU(hn::Add(hn::LoadU(df, tile + i), term), df, tile + i);
+    prefetch_ahead<1>(from + i * Format::kBytes);
+  }
+  return i;
+}
+
+HWY_INLINE size_t add_whole(ValueKind kind, const void* values, size_t first, size_t count,
+                            float* tile) {
+  switch (kind) {
+    case ValueKind::kFloat32:
+      return add_vectors<Float32Format>(values, first, count, tile);
+    case ValueKind::kBFloat16:
+      return add_vectors<BFloat16Format>(values, first, count, tile);
+    case ValueKind::kFloat16:
+      return add_vectors<Float16Format>(values, first, count, tile);
+  }
+  return 0;
+}
+
+void add_values_tile(ValueKind kind, const void* values, size_t first, size_t count, float* tile) {
+  const size_t done = add_whole(kind, values, first, count, tile);
+  element_reference().add_values(kind, values, first + done, count - done, tile + done);
+}
+
 void multiply_tile(const float* HWY_RESTRICT factors, size_t count, float* HWY_RESTRICT tile) {
   const DF df;
   for (size_t i = 0; i < count; i += kLanes) {

@@ -201,5 +201,29 @@ TEST(AddedTerms, OneOfThemAlone) {
             encode(codec, pack(DataType::kFloat32, sums), 100, {}));
 }
 
+TEST(AddedTerms, ABiasMayHaveAnyPeriod) {
+  constexpr size_t kCount = 7001;
+  std::mt19937_64 random(kSeed);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(kCount);
+  for (float& value : x) value = normal(random);
+  for (const size_t period : {1, 3, 100, 255, 256, 320, 5000, 20'000}) {
+    std::vector<float> bias(period);
+    for (float& value : bias) value = normal(random);
+    std::vector<float> sums(kCount);
+    for (size_t i = 0; i < kCount; ++i) sums[i] = x[i] + bias[(kFirst + i) % period];
+    SlicePlace place;
+    place.first = kFirst;
+    const SlicePlace plain = place;
+    place.added = {nullptr, bias.data(), period};
+    for (const char* const spec : {"exact", "int8/128", "int4/32", "int6/64+hadamard"}) {
+      const Codec& codec = *find_codec(spec, DataType::kFloat32, ReduceOp::kSum).value();
+      EXPECT_EQ(encode(codec, pack(DataType::kFloat32, x), kCount, place),
+                encode(codec, pack(DataType::kFloat32, sums), kCount, plain))
+          << spec << ", period " << period;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tersum
