@@ -30,18 +30,32 @@ const Codec& codec_of(const std::string& spec, DataType type) {
   return *find_codec(spec, type, ReduceOp::kSum).value();
 }
 
-// Codes that are all the most negative, all the largest, or any, under scales with all bits of
-// their mantissa, next to nothing, denormal, and 0.
+// Byte `at` of codes that are all the most negative ones, or all the largest.
+std::byte extreme_byte(const ElementFormat& format, size_t at, bool is_negative) {
+  if (format.packing == Packing::kBytes)
+    return std::byte{is_negative ? uint8_t{0x80} : uint8_t{0x7f}};
+  if (format.packing == Packing::kNibbles) {
+    return std::byte{is_negative ? uint8_t{0x88} : uint8_t{0x77}};
+  }
+  const size_t plane = at / (kPlaneGroup / 8) % format.bits;
+  const bool is_sign = plane + 1 == format.bits;
+  return std::byte{is_sign == is_negative ? uint8_t{0xff} : uint8_t{0}};
+}
+
+// Runs of extreme codes, whose sums are the largest there are, and of any, under scales with all
+// bits of their mantissa, next to nothing, denormal, and 0.
 Bytes any_payload(const Codec& codec, uint64_t seed) {
-  constexpr std::array<uint8_t, 3> kRepeated = {0x80, 0x7f, 0xff};
   constexpr std::array<uint16_t, 6> kScales = {0x3fff, 0x3f81, 0x00ff, 0x0001, 0, 0x2f7f};
   constexpr std::array<uint8_t, 4> kPowers = {120, 1, 0, 127};
   std::mt19937_64 random(seed);
   const ElementFormat& format = *codec.element_format();
   Bytes wire(codec.wire_bytes(kCount));
-  for (size_t i = 0; i < wire.size(); ++i) {
-    const size_t mood = i / 100 % 5;
-    wire[i] = static_cast<std::byte>(mood < kRepeated.size() ? kRepeated[mood] : random());
+  const size_t codes = codes_offset(format, kCount);
+  const size_t run = size_t{100} << seed % 6;
+  for (size_t i = codes; i < wire.size(); ++i) {
+    const size_t mood = i / run % 3;
+    wire[i] =
+        mood < 2 ? extreme_byte(format, i - codes, mood == 0) : static_cast<std::byte>(random());
   }
   for (size_t b = 0; b < block_count(format, kCount); ++b) {
     if (scale_bytes(format.rule) == 1) {
