@@ -32,31 +32,37 @@ struct TileMemory {
   BlockScale scales[kTileBlocksMax];
 };
 
+// Codes that are worked on together: as many as bytes of a little-endian word.
+constexpr size_t kWordCodes = 8;
+
 void pack_codes(const uint8_t* codes, size_t count, std::byte* wire) {
-  const size_t whole = count / kPairCodes;
-  // Bytes of a little-endian word, moved together.
-  for (size_t i = 0; i < whole; ++i) {
-    const auto four = load_le<uint32_t>(codes + i * kPairCodes);
-    wire[i] = static_cast<std::byte>(four | four >> 6 | four >> 12 | four >> 18);
+  const size_t words = count / kWordCodes;
+  for (size_t i = 0; i < words; ++i) {
+    auto word = load_le<uint64_t>(codes + i * kWordCodes);
+    word |= word >> 6;
+    word |= word >> 12;
+    store_le(wire + 2 * i, static_cast<uint16_t>((word & 0xffU) | (word >> 24 & 0xff00U)));
   }
-  const size_t rest = count % kPairCodes;
-  if (rest == 0) return;
-  uint32_t last = 0;
-  for (size_t k = 0; k < rest; ++k) {
-    last |= static_cast<uint32_t>(codes[whole * kPairCodes + k]) << (2 * k);
+  for (size_t i = words * kWordCodes; i < count; i += kPairCodes) {
+    uint32_t last = 0;
+    for (size_t k = 0; k < std::min(kPairCodes, count - i); ++k) {
+      last |= static_cast<uint32_t>(codes[i + k]) << (2 * k);
+    }
+    wire[i / kPairCodes] = static_cast<std::byte>(last);
   }
-  wire[whole] = static_cast<std::byte>(last);
 }
 
 void unpack_codes(const std::byte* wire, size_t count, uint8_t* codes) {
-  const size_t whole = count / kPairCodes;
-  for (size_t i = 0; i < whole; ++i) {
-    const auto byte = static_cast<uint32_t>(wire[i]);
-    const uint32_t four = (byte | byte << 6 | byte << 12 | byte << 18) & 0x03030303U;
-    store_le(codes + i * kPairCodes, four);
+  const size_t words = count / kWordCodes;
+  for (size_t i = 0; i < words; ++i) {
+    const auto bytes = uint64_t{load_le<uint16_t>(wire + 2 * i)};
+    uint64_t word = (bytes | bytes << 24) & 0x000000ff000000ffU;
+    word |= word << 12;
+    word |= word << 6;
+    store_le(codes + i * kWordCodes, word & 0x0303030303030303U);
   }
-  for (size_t i = whole * kPairCodes; i < count; ++i) {
-    const auto byte = static_cast<uint32_t>(wire[whole]);
+  for (size_t i = words * kWordCodes; i < count; ++i) {
+    const auto byte = static_cast<uint32_t>(wire[i / kPairCodes]);
     codes[i] = static_cast<uint8_t>(byte >> (2 * (i % kPairCodes)) & 3U);
   }
 }
@@ -84,6 +90,8 @@ class PairCodec final : public SharedCodec {
   [[nodiscard]] float scale_at(const SlicePlace& place, size_t value, size_t block) const {
     return shared_scale(place.scales[value / format_.block + block]);
   }
+  [[nodiscard]] bool read_scales(const SlicePlace& place, size_t first, size_t blocks, float factor,
+                                 BlockScale* scales) const;
   // Codes of values first.. of a slice, to `wire`.
   void encode_tile(const void* values, size_t first, size_t count, const SlicePlace& place,
                    TileMemory& memory, std::byte* wire) const;
@@ -121,14 +129,31 @@ void PairCodec::store(const std::byte* wire, size_t first, size_t count, uint32_
   const size_t padded = round_up(count, format_.block);
   unpack_codes(wire, count, memory.codes);
   std::fill(memory.codes + count, memory.codes + padded, format_.zero_code);
-  for (size_t b = 0; b < padded / format_.block; ++b) {
-    memory.scales[b].scale = scale_at(place, first, b);
-  }
-  kernels.dequantize(format_, memory.codes, padded, memory.scales, memory.values);
   const float factor = static_cast<float>(ranks_) / static_cast<float>(divisor);
-  std::transform(memory.values, memory.values + count, memory.values,
-                 [=](float x) { return x * factor; });
+  const bool is_scaled = read_scales(place, first, padded / format_.block, factor, memory.scales);
+  kernels.dequantize(format_, memory.codes, padded, memory.scales, memory.values);
+  if (!is_scaled) {
+    std::transform(memory.values, memory.values + count, memory.values,
+                   [=](float x) { return x * factor; });
+  }
   kernels.store(format_.kind, memory.values, count, values, to);
+}
+
+// Multiplied by `factor`, a power of two, where products with them are the same either way: of
+// numbers neither so small nor so large that one of them is rounded. False: as they are.
+bool PairCodec::read_scales(const SlicePlace& place, size_t first, size_t blocks, float factor,
+                            BlockScale* scales) const {
+  constexpr float kLeast = 0x1p-120F;
+  constexpr float kMost = 0x1p100F;
+  bool is_plain = true;
+  for (size_t b = 0; b < blocks; ++b) {
+    const float scale = scale_at(place, first, b);
+    is_plain &= !(scale < kLeast) && !(scale > kMost);
+    scales[b].scale = scale;
+  }
+  if (!is_plain) return false;
+  for (size_t b = 0; b < blocks; ++b) scales[b].scale *= factor;
+  return true;
 }
 
 void PairCodec::encode(const void* values, size_t count, std::byte* wire,

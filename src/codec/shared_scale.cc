@@ -8,11 +8,6 @@
 
 namespace tersum {
 
-float shared_scale(uint16_t bits) {
-  const auto magnitude_end = static_cast<uint16_t>(kFloatInfinity >> 16);
-  return bits < magnitude_end ? bf16_to_float(bits) : float_from_bits(kFloatNan);
-}
-
 void load_shared_values(const ElementFormat& format, const void* values, size_t first, size_t count,
                         const SlicePlace& place, float* tile) {
   load_with_terms(element_kernels(), format.kind, values, place.added, place.first, first, count,

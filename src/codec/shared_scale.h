@@ -9,11 +9,15 @@
 
 #include "codec/codec.h"
 #include "codec/kernels/element_format.h"
+#include "codec/kernels/numbers.h"
 
 namespace tersum {
 
 // One of a peer that is no number stands for NaN.
-float shared_scale(uint16_t bits);
+inline float shared_scale(uint16_t bits) {
+  constexpr auto kMagnitudeEnd = static_cast<uint16_t>(kFloatInfinity >> 16);
+  return bits < kMagnitudeEnd ? bf16_to_float(bits) : float_from_bits(kFloatNan);
+}
 
 // Values first.. of a slice with what is added to them, then zeros up to whole blocks and
 // kTilePad.

@@ -124,15 +124,6 @@ size_t code_bytes(const ElementFormat& format, size_t count) {
   return 0;
 }
 
-BlockScale make_block_scale(float scale) {
-  BlockScale out;
-  out.scale = scale;
-  if (!(scale > 0)) return out;
-  if (scale < float_from_bits(kLeastNormalBits)) out.pre = kTinyBlockFactor;
-  out.inverse = 1.0F / (scale * out.pre);
-  return out;
-}
-
 void complete_format(ElementFormat& format) {
   TERSUM_CHECK(std::has_single_bit(format.block) && format.block <= kBlockMax);
   const bool whole_bytes = format.packing == Packing::kBytes;

@@ -107,7 +107,14 @@ struct BlockScale {
   float pre = 1;
   float inverse = 0;
 };
-BlockScale make_block_scale(float scale);
+inline BlockScale make_block_scale(float scale) {
+  BlockScale out;
+  out.scale = scale;
+  if (!(scale > 0)) return out;
+  if (scale < float_from_bits(kLeastNormalBits)) out.pre = kTinyBlockFactor;
+  out.inverse = 1.0F / (scale * out.pre);
+  return out;
+}
 
 // Sets the fields that follow from levels, rule and kind. `levels` must be filled.
 void complete_format(ElementFormat& format);
