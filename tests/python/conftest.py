@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -14,6 +15,11 @@ from typing import Any
 import pytest
 
 import tersum
+
+# A shell without job control starts what runs in its background with Ctrl-C ignored, and what that
+# starts would ignore it, too.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _PACKAGE_ROOT = str(Path(tersum.__file__).parent.parent)
 
