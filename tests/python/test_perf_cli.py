@@ -255,15 +255,7 @@ def test_what_a_bare_stream_cannot_stand_for(arguments: list[str], why: str) -> 
 
 def test_a_bare_stream_whose_peer_is_gone_or_stands_still() -> None:
     here, there = socket.socketpair()
-    stream = BareStream.__new__(BareStream)
-    stream.__dict__.update(
-        bytes_sent=0,
-        _timeout_ms=50,
-        _out=memoryview(bytes(1 << 16)),
-        _in=memoryview(bytearray(1 << 16)),
-        _socket=here,
-    )
-    here.setblocking(False)
+    stream = BareStream(here, timeout_ms=50)
     with pytest.raises(CommandError, match="stood still for 50 ms"):
         stream.exchange(1 << 24)
     there.close()

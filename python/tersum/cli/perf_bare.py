@@ -18,7 +18,7 @@ import numpy as np
 from tersum.cli.command_error import CommandError
 from tersum.cli.perf_contender import Contender
 from tersum.cli.perf_data import Values
-from tersum.cli.perf_options import PerfOptions
+from tersum.cli.perf_options import BARE, PerfOptions
 from tersum.codecs import codec_wire_bytes
 from tersum.communicator import Communicator
 
@@ -27,20 +27,16 @@ _PIECE_BYTES = 256 << 10
 
 
 class BareStream:
-    """One connection between two ranks that have met; calls must be made on both alike. One thread
-    at a time. Closes with the process."""
+    """One end of a connection between two ranks; calls must be made on both alike. One thread at a
+    time. Closes with the process."""
 
-    def __init__(self, group: Communicator, address: str, timeout_ms: int) -> None:
-        """``address``: where rank 0 listens. Blocks until both are connected."""
+    def __init__(self, connection: socket.socket, timeout_ms: int) -> None:
+        """``timeout_ms``: how long the other end may stand still."""
         self.bytes_sent = 0
         self._timeout_ms = timeout_ms
         self._out = memoryview(bytes(_PIECE_BYTES))
         self._in = memoryview(bytearray(_PIECE_BYTES))
-        try:
-            self._socket = _connect(group, address, timeout_ms / 1000)
-        except OSError as error:
-            raise CommandError(f"the bare stream cannot begin: {error}") from error
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = connection
         self._socket.setblocking(False)
 
     def exchange(self, size: int) -> None:
@@ -107,26 +103,14 @@ def _connect(group: Communicator, address: str, timeout_s: float) -> socket.sock
             joined.close()
 
 
-def why_not_bare(options: PerfOptions, ranks: int, *, local: bool) -> str:
-    """Why the stream cannot be measured beside such calls; empty if it can."""
-    if not local:
-        return "it is for ranks that tersum perf starts: use --ranks 2"
-    if ranks != 2:
-        return "it is a stream between two ranks: use --ranks 2"
-    if options.topology:
-        return "a topology's wires are not one stream's: use --link"
-    if options.op != "all_reduce":
-        return "it sends what an all_reduce of two ranks does: use --op all_reduce"
-    if options.transport != "tcp" and options.link_bits_per_s == 0:
-        return (
-            "it is a TCP stream, and ranks of one host share memory: use --transport tcp or --link"
-        )
-    return ""
-
-
 def bare_contenders(group: Communicator, options: PerfOptions, address: str) -> list[Contender]:
     """One for each codec that is named; ``address`` is rank 0's."""
-    stream = BareStream(group, address, options.timeout_ms)
+    try:
+        connection = _connect(group, address, options.timeout_ms / 1000)
+    except OSError as error:
+        raise CommandError(f"the bare stream cannot begin: {error}") from error
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    stream = BareStream(connection, options.timeout_ms)
 
     def exchange(codec: str) -> Callable[[Values, Values], Callable[[], object]]:
         def prepare(x: Values, _: Values) -> Callable[[], object]:
@@ -138,7 +122,7 @@ def bare_contenders(group: Communicator, options: PerfOptions, address: str) -> 
     codecs = dict.fromkeys(codec for codec in options.codecs if codec != "auto")
     return [
         Contender(
-            "bare",
+            BARE,
             codec,
             "stream",
             "tcp",

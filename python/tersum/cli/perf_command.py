@@ -18,7 +18,6 @@ from tersum.cli import perf_table
 from tersum.cli.byte_sizes import parse_bytes, size_range
 from tersum.cli.command_error import CommandError
 from tersum.cli.launch_place import Place, find_place
-from tersum.cli.perf_bare import why_not_bare
 from tersum.cli.perf_contender import choose_libraries
 from tersum.cli.perf_options import (
     BARE,
@@ -278,19 +277,13 @@ def _with_libraries(
     for name in arguments.compare:
         asked += [one for one in (LIBRARIES if name == "all" else (name,)) if one not in asked]
     chosen, skipped = choose_libraries(
-        [name for name in asked if name != BARE],
+        asked,
         options,
         arguments.peers,
+        arguments.ranks or _DEFAULT_RANKS,
         local=place is None,
         linked=bool(arguments.link),
     )
-    if BARE in asked:
-        ranks = arguments.ranks or _DEFAULT_RANKS
-        reason = why_not_bare(options, ranks, local=place is None)
-        if reason:
-            skipped.append(f"{BARE} skipped: {reason}")
-        else:
-            chosen.append(BARE)
     return dataclasses.replace(options, compare=tuple(chosen)), skipped
 
 

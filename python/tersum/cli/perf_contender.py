@@ -12,7 +12,7 @@ import numpy as np
 
 from tersum.cli.command_error import CommandError
 from tersum.cli.perf_data import Values
-from tersum.cli.perf_options import PerfOptions, wire_share
+from tersum.cli.perf_options import BARE, PerfOptions, wire_share
 from tersum.cli.perf_peers import PEERS, PeerJob, Turns, why_not
 from tersum.communicator import Communicator
 
@@ -85,15 +85,23 @@ def _tersum_call(
 
 
 def choose_libraries(
-    names: Sequence[str], options: PerfOptions, folder: Path, *, local: bool, linked: bool
+    names: Sequence[str],
+    options: PerfOptions,
+    folder: Path,
+    ranks: int,
+    *,
+    local: bool,
+    linked: bool,
 ) -> tuple[list[str], list[str]]:
     """Of the libraries to compare with, those that can run here, and for the others lines that say
-    why not. ``local``: ranks are started by this program; ``linked``: on shaped links."""
+    why not. ``local``: ``ranks`` are started by this program; ``linked``: on shaped links."""
     chosen: list[str] = []
     skipped: list[str] = []
     for name in names:
         if name == "gloo":
             reason = _why_not_gloo(options)
+        elif name == BARE:
+            reason = _why_not_bare(options, ranks, local=local)
         else:
             reason = why_not(name, folder, options, local and not linked)
         if reason:
@@ -110,6 +118,22 @@ def _why_not_gloo(options: PerfOptions) -> str:
         return "it cannot average: use --redop sum"
     if options.transport == "shm":
         return "it has no shared memory"
+    return ""
+
+
+def _why_not_bare(options: PerfOptions, ranks: int, *, local: bool) -> str:
+    if not local:
+        return "it is for ranks that tersum perf starts: use --ranks 2"
+    if ranks != 2:
+        return "it is a stream between two ranks: use --ranks 2"
+    if options.topology:
+        return "a topology's wires are not one stream's: use --link"
+    if options.op != "all_reduce":
+        return "it sends what an all_reduce of two ranks does: use --op all_reduce"
+    if options.transport != "tcp" and options.link_bits_per_s == 0:
+        return (
+            "it is a TCP stream, and ranks of one host share memory: use --transport tcp or --link"
+        )
     return ""
 
 

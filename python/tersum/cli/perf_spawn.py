@@ -61,12 +61,13 @@ def _start(
     options: PerfOptions, rank: int, ranks: int, link: RankNetwork | None, folder: str
 ) -> subprocess.Popen[bytes]:
     # The folder is the store: all ranks see it, whatever wires they have.
+    addresses = ["127.0.0.1"] * ranks if link is None else link.addresses
     job = {
         "rank": rank,
         "size": ranks,
         "store": f"file://{folder}/store",
-        "listen": "127.0.0.1" if link is None else link.addresses[rank],
-        "root": "127.0.0.1" if link is None else link.addresses[0],
+        "listen": addresses[rank],
+        "root": addresses[0],
         "meet": os.path.join(folder, "gloo"),
         "options": options.to_json(),
     }

@@ -21,7 +21,7 @@ from tersum.cli.perf_contender import (
     gloo_contender,
     peer_contenders,
 )
-from tersum.cli.perf_options import PerfOptions
+from tersum.cli.perf_options import BARE, PerfOptions
 from tersum.cli.perf_rank import measure
 from tersum.cli.perf_split import contenders_of
 from tersum.communicator import Communicator
@@ -38,7 +38,7 @@ def make_contenders(
     for name in options.compare:
         if name == "gloo":
             contenders.append(gloo_contender(group, options, meet))
-        elif name == "bare":
+        elif name == BARE:
             contenders += bare_contenders(group, options, address)
         else:
             contenders += peer_contenders(group, name, options)

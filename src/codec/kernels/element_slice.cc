@@ -45,8 +45,7 @@ class SlicePass : public SliceTiles {
     kernels_.quantize(format_, values, padded(tile), memory.scales, memory.codes);
   }
 
-  // What the codes in `memory` stand for.
-  using SliceTiles::decode_codes;
+  // As decode_codes(), added to `values`.
   void add_codes(size_t tile, const TileMemory& memory, float* values) const {
     kernels_.dequantize_add(format_, memory.codes, padded(tile), memory.scales, values);
   }
@@ -194,7 +193,8 @@ class SliceSum {
     }
     if (args_.wire_count == 1) {
       pass_.read(args_.wires[0], tile, memory);
-      return pass_.store_one(memory, sum, args_.own, args_.finish, tile, args_.values_out);
+      return pass_.store_one(memory, pass_.range_of(memory, tile), sum, args_.own, args_.finish,
+                             tile, args_.values_out);
     }
     bool begun = false;
     ScaleRange scales;

@@ -42,39 +42,29 @@ HWY_NOINLINE size_t store_vectors(const float* tile, size_t count, void* values,
   return i;
 }
 
-HWY_INLINE size_t load_whole(ValueKind kind, const void* values, size_t first, size_t count,
-                             float* tile) {
+// Calls body.operator()<Format>() with the format that values of this kind have.
+template <class Body>
+HWY_INLINE size_t with_format(ValueKind kind, const Body& body) {
   switch (kind) {
     case ValueKind::kFloat32:
-      return load_vectors<Float32Format>(values, first, count, tile);
+      return body.template operator()<Float32Format>();
     case ValueKind::kBFloat16:
-      return load_vectors<BFloat16Format>(values, first, count, tile);
+      return body.template operator()<BFloat16Format>();
     case ValueKind::kFloat16:
-      return load_vectors<Float16Format>(values, first, count, tile);
-  }
-  return 0;
-}
-
-HWY_INLINE size_t store_whole(ValueKind kind, const float* tile, size_t count, void* values,
-                              size_t first) {
-  switch (kind) {
-    case ValueKind::kFloat32:
-      return store_vectors<Float32Format>(tile, count, values, first);
-    case ValueKind::kBFloat16:
-      return store_vectors<BFloat16Format>(tile, count, values, first);
-    case ValueKind::kFloat16:
-      return store_vectors<Float16Format>(tile, count, values, first);
+      return body.template operator()<Float16Format>();
   }
   return 0;
 }
 
 void load_tile(ValueKind kind, const void* values, size_t first, size_t count, float* tile) {
-  const size_t done = load_whole(kind, values, first, count, tile);
+  const size_t done = with_format(
+      kind, [&]<class Format>() { return load_vectors<Format>(values, first, count, tile); });
   element_reference().load(kind, values, first + done, count - done, tile + done);
 }
 
 void store_tile(ValueKind kind, const float* tile, size_t count, void* values, size_t first) {
-  const size_t done = store_whole(kind, tile, count, values, first);
+  const size_t done = with_format(
+      kind, [&]<class Format>() { return store_vectors<Format>(tile, count, values, first); });
   element_reference().store(kind, tile + done, count - done, values, first + done);
 }
 
@@ -100,21 +90,9 @@ HWY_NOINLINE size_t add_vectors(const void* values, size_t first, size_t count, 
   return i;
 }
 
-HWY_INLINE size_t add_whole(ValueKind kind, const void* values, size_t first, size_t count,
-                            float* tile) {
-  switch (kind) {
-    case ValueKind::kFloat32:
-      return add_vectors<Float32Format>(values, first, count, tile);
-    case ValueKind::kBFloat16:
-      return add_vectors<BFloat16Format>(values, first, count, tile);
-    case ValueKind::kFloat16:
-      return add_vectors<Float16Format>(values, first, count, tile);
-  }
-  return 0;
-}
-
 void add_values_tile(ValueKind kind, const void* values, size_t first, size_t count, float* tile) {
-  const size_t done = add_whole(kind, values, first, count, tile);
+  const size_t done = with_format(
+      kind, [&]<class Format>() { return add_vectors<Format>(values, first, count, tile); });
   element_reference().add_values(kind, values, first + done, count - done, tile + done);
 }
 

@@ -100,6 +100,18 @@ class SliceTiles {
     return to;
   }
 
+  // What the codes in `memory` stand for.
+  void decode_codes(size_t tile, const TileMemory& memory, float* values) const {
+    kernels_.dequantize(format_, memory.codes, padded(tile), memory.scales, values);
+  }
+
+  // Of the scales in `memory`.
+  [[nodiscard]] ScaleRange range_of(const TileMemory& memory, size_t tile) const {
+    ScaleRange scales;
+    scales.add(memory, block_count(format_, values_in(tile)));
+    return scales;
+  }
+
   // Stores the sum of `from` with the transform undone, the values of the array `own` (null: none),
   // divided as `finish` says. `scales`: sum of the largest scales of what was added up in `from`.
   void store_sum(float* from, const ScaleRange& scales, const void* own, const Finish& finish,
@@ -119,10 +131,9 @@ class SliceTiles {
   }
 
   // The same of one payload: the sum of what the scales and codes in `memory` stand for and of own
-  // values.
-  void store_one(const TileMemory& memory, float* work, const void* own, const Finish& finish,
-                 size_t tile, void* values) const {
-    const ScaleRange scales = range_of(memory, tile);
+  // values. `scales`: range_of() those.
+  void store_one(const TileMemory& memory, const ScaleRange& scales, float* work, const void* own,
+                 const Finish& finish, size_t tile, void* values) const {
     if (!turns_codes(scales)) {
       decode_codes(tile, memory, work);
       return store_sum(work, scales, own, finish, tile, values);
@@ -157,7 +168,8 @@ class SliceTiles {
       decode_codes(tile, memory, work);
       return store_plain(work, {}, tile, values);
     }
-    if (is_safe(range_of(memory, tile))) return store_one(memory, work, nullptr, {}, tile, values);
+    const ScaleRange scales = range_of(memory, tile);
+    if (is_safe(scales)) return store_one(memory, scales, work, nullptr, {}, tile, values);
     decode_codes(tile, memory, work);
     undo_careful(work, tile);
     kernels_.limit(float_from_bits(format_.overflow_bits - 1), padded(tile), work);
@@ -170,11 +182,6 @@ class SliceTiles {
   }
 
  protected:
-  // What the codes in `memory` stand for.
-  void decode_codes(size_t tile, const TileMemory& memory, float* values) const {
-    kernels_.dequantize(format_, memory.codes, padded(tile), memory.scales, values);
-  }
-
   // A partial block is not rotated: all of its transform would have to travel.
   [[nodiscard]] size_t whole_blocks(size_t tile) const {
     return values_in(tile) / format_.block * format_.block;
@@ -231,12 +238,6 @@ class SliceTiles {
   [[nodiscard]] bool adds_straight(const void* own, const Finish& finish, size_t tile) const {
     const bool as_is = own == nullptr || !coding_.added.is_any();
     return as_is && goes_straight(tile) && !finish.divides();
-  }
-
-  [[nodiscard]] ScaleRange range_of(const TileMemory& memory, size_t tile) const {
-    ScaleRange scales;
-    scales.add(memory, block_count(format_, values_in(tile)));
-    return scales;
   }
 
   // True if codes need not become values before they are turned back.
