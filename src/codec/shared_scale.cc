@@ -7,6 +7,22 @@
 #include "codec/kernels/element_kernels.h"
 
 namespace tersum {
+namespace {
+
+// Whole blocks of plain floats are measured where they lie: a copy would cost as much as the
+// measuring. Others come by way of `memory`.
+const float* values_to_measure(const ElementFormat& format, const void* values, size_t first,
+                               size_t count, const SlicePlace& place, float* memory) {
+  const bool is_aligned = reinterpret_cast<uintptr_t>(values) % alignof(float) == 0;
+  const bool is_whole = count % format.block == 0 && !place.added.is_any();
+  if (format.kind == ValueKind::kFloat32 && is_aligned && is_whole) {
+    return static_cast<const float*>(values) + first;
+  }
+  load_shared_values(format, values, first, count, place, memory);
+  return memory;
+}
+
+}  // namespace
 
 void load_shared_values(const ElementFormat& format, const void* values, size_t first, size_t count,
                         const SlicePlace& place, float* tile) {
@@ -34,14 +50,14 @@ void limit_to_scales(const ElementFormat& format, const BlockScale* scales, size
 
 void measure_scales(const ElementFormat& format, const void* values, size_t count,
                     const SlicePlace& place, bool one_scale, uint16_t* scales) {
-  alignas(64) float tile[kTileMemory];
+  alignas(64) float memory[kTileMemory];
   uint32_t maxima[kTileBlocksMax];
   uint16_t chosen[kTileBlocksMax];
   BlockScale unused[kTileBlocksMax];
   for (size_t first = 0; first < count; first += kTileValues) {
     const size_t here = std::min(kTileValues, count - first);
     const size_t blocks = round_up(here, format.block) / format.block;
-    load_shared_values(format, values, first, here, place, tile);
+    const float* const tile = values_to_measure(format, values, first, here, place, memory);
     element_kernels().maxima(tile, format.block, blocks, maxima);
     auto* const wire = reinterpret_cast<std::byte*>(chosen);
     element_kernels().choose_scales(format, maxima, blocks, 0, wire, unused);

@@ -1,5 +1,6 @@
 #include "tersum/plan_study.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "codec/shared_sums.h"
 #include "plan/collective_rules.h"
 #include "plan/cost_model.h"
+#include "runtime/plan_needed.h"
 
 namespace tersum {
 namespace {
@@ -50,6 +52,32 @@ double mean_wire_bytes(const Codec& codec, size_t count, Collective collective, 
   return (contribution + static_cast<double>(gathered.wire_bytes(count))) / 2;
 }
 
+// The scales that ranks agree on before a sum are an all-reduce of their own, of a bf16 a block.
+double agreed_wire_bytes(const Codec& codec, size_t count, Collective collective, int ranks) {
+  const SharedSums* const sums = codec.shared_sums();
+  if (sums == nullptr || !reduces(collective) || ranks < 2) return 0;
+  const size_t block = sums->scale_block();
+  const size_t scales = block > 0 ? (count + block - 1) / block : 1;
+  const double phases = collective == Collective::kAllReduce ? 1 : 2;
+  return phases * static_cast<double>(scales * sizeof(uint16_t));
+}
+
+// A plan that the codec does not sum by is none of the choices, however quick it would be.
+void refuse_plans(const Codec& codec, Collective collective, PlanStudy& study) {
+  const auto is_taken = [&](const PlanPrediction& prediction) {
+    return takes_plan(codec, collective, study.ranks, prediction.plan);
+  };
+  for (PlanPrediction& prediction : study.plans) {
+    if (is_taken(prediction) || !prediction.misfit.empty()) continue;
+    const PlanKind refused = prediction.plan;
+    prediction = {};
+    prediction.plan = refused;
+    prediction.misfit = "codec " + codec.spec().to_string() + " does not sum by it";
+  }
+  std::stable_partition(study.plans.begin(), study.plans.end(),
+                        [](const PlanPrediction& prediction) { return prediction.misfit.empty(); });
+}
+
 }  // namespace
 
 Result<PlanStudy> study_plans(const PlanStudyOptions& options) {
@@ -77,10 +105,12 @@ Result<PlanStudy> study_plans(const PlanStudyOptions& options) {
   study.ranks = topology.value()->ranks();
   study.hosts = topology.value()->host_count();
   TERSUM_RETURN_IF_ERROR(check_sum_ranks(*codec.value(), static_cast<uint32_t>(study.ranks)));
-  study.wire_bytes = mean_wire_bytes(*codec.value(), count, options.collective, study.ranks);
+  study.wire_bytes = mean_wire_bytes(*codec.value(), count, options.collective, study.ranks) +
+                     agreed_wire_bytes(*codec.value(), count, options.collective, study.ranks);
   if (count > 0) request.codec.wire_ratio = study.wire_bytes / request.value_bytes;
   study.bound_s = wire_bound_s(request);
   for (const PricedPlan& plan : price_plans(request)) study.plans.push_back(prediction_of(plan));
+  refuse_plans(*codec.value(), options.collective, study);
   return study;
 }
 

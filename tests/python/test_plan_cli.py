@@ -214,3 +214,22 @@ def test_the_study_is_a_function_too() -> None:
     assert study.fitting[0].plan == "bidirectional_ring"
     with pytest.raises(tersum.InvalidArgumentError, match="use one of all_reduce"):
         study_plans("ring8", op="sum", size=1)
+
+
+@pytest.mark.parametrize(
+    ("codec", "bits"),
+    # Contributions and sums beside the scales that ranks agree on.
+    [("lut2/32", 2 + 0.5), ("sum8/256", (8 + 9) / 2 + 16 / 256), ("int8/128", 8 + 16 / 128)],
+)
+def test_scales_that_are_agreed_on_travel_too(capsys: Any, codec: str, bits: float) -> None:
+    facts = plan_json(capsys, "--topology", "pair", "--bytes", "16M", "--codec", codec)
+    assert facts["wire_bytes"] == pytest.approx((16 << 20) * bits / 32, rel=1e-3)
+    assert facts["bound_s"] == pytest.approx(facts["wire_bytes"] / GOODPUT, rel=1e-6)
+
+
+@pytest.mark.parametrize("codec", ["lut2", "sum:exp", "mxfp8"])
+def test_plans_that_a_codec_does_not_sum_by_are_misfits(capsys: Any, codec: str) -> None:
+    facts = plan_json(capsys, "--topology", "mesh4", "--bytes", "16M", "--codec", codec)
+    assert facts["plans"][0]["plan"] == "two_step"
+    ring = next(plan for plan in facts["plans"] if plan["plan"] == "ring")
+    assert "does not sum by it" in ring["misfit"]
