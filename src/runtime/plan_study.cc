@@ -1,9 +1,9 @@
 #include "tersum/plan_study.h"
 
-#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "codec/codec.h"
 #include "codec/shared_sums.h"
@@ -62,20 +62,22 @@ double agreed_wire_bytes(const Codec& codec, size_t count, Collective collective
   return phases * static_cast<double>(scales * sizeof(uint16_t));
 }
 
-// A plan that the codec does not sum by is none of the choices, however quick it would be.
-void refuse_plans(const Codec& codec, Collective collective, PlanStudy& study) {
-  const auto is_taken = [&](const PlanPrediction& prediction) {
-    return takes_plan(codec, collective, study.ranks, prediction.plan);
-  };
-  for (PlanPrediction& prediction : study.plans) {
-    if (is_taken(prediction) || !prediction.misfit.empty()) continue;
-    const PlanKind refused = prediction.plan;
-    prediction = {};
-    prediction.plan = refused;
-    prediction.misfit = "codec " + codec.spec().to_string() + " does not sum by it";
+// Misfits come last. A plan that the codec does not sum by is one, however quick it would be.
+std::vector<PlanPrediction> predictions_of(const std::vector<PricedPlan>& plans, const Codec& codec,
+                                           Collective collective, int ranks) {
+  std::vector<PlanPrediction> fit;
+  std::vector<PlanPrediction> misfits;
+  for (const PricedPlan& plan : plans) {
+    PlanPrediction prediction = prediction_of(plan);
+    if (prediction.misfit.empty() && !takes_plan(codec, collective, ranks, plan.kind)) {
+      prediction = {};
+      prediction.plan = plan.kind;
+      prediction.misfit = "codec " + codec.spec().to_string() + " does not sum by it";
+    }
+    (prediction.misfit.empty() ? fit : misfits).push_back(std::move(prediction));
   }
-  std::stable_partition(study.plans.begin(), study.plans.end(),
-                        [](const PlanPrediction& prediction) { return prediction.misfit.empty(); });
+  fit.insert(fit.end(), misfits.begin(), misfits.end());
+  return fit;
 }
 
 }  // namespace
@@ -109,8 +111,8 @@ Result<PlanStudy> study_plans(const PlanStudyOptions& options) {
                      agreed_wire_bytes(*codec.value(), count, options.collective, study.ranks);
   if (count > 0) request.codec.wire_ratio = study.wire_bytes / request.value_bytes;
   study.bound_s = wire_bound_s(request);
-  for (const PricedPlan& plan : price_plans(request)) study.plans.push_back(prediction_of(plan));
-  refuse_plans(*codec.value(), options.collective, study);
+  study.plans =
+      predictions_of(price_plans(request), *codec.value(), options.collective, study.ranks);
   return study;
 }
 
