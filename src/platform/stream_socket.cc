@@ -26,21 +26,8 @@ void set_option(int fd, int level, int name, int value) {
 // none, and the timers cost a fifth of the throughput. Reno sends at once and may be chosen by
 // everybody.
 void unpace_loopback(int fd) {
-  sockaddr_storage local{};
-  socklen_t length = sizeof local;
-  if (getsockname(fd, reinterpret_cast<sockaddr*>(&local), &length) != 0) return;
-  bool loopback = false;
-  if (local.ss_family == AF_INET) {
-    sockaddr_in address{};
-    std::memcpy(&address, &local, sizeof address);
-    loopback = ntohl(address.sin_addr.s_addr) >> 24 == 127;
-  } else if (local.ss_family == AF_INET6) {
-    sockaddr_in6 address{};
-    std::memcpy(&address, &local, sizeof address);
-    loopback = IN6_IS_ADDR_LOOPBACK(&address.sin6_addr) != 0;
-  }
   constexpr char kReno[] = "reno";
-  if (loopback) setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kReno, sizeof kReno - 1);
+  if (is_loopback(fd)) setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kReno, sizeof kReno - 1);
 }
 
 socklen_t abstract_address(const std::string& name, sockaddr_un* address) {
@@ -66,6 +53,17 @@ std::string why_not_bound(int error_number) {
 }
 
 }  // namespace
+
+bool is_loopback(int fd) {
+  Result<SocketAddress> here = local_address(fd);
+  if (!here.ok()) return false;
+  if (here->is_loopback()) return true;
+  SocketAddress there;
+  there.length = sizeof there.storage;
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&there.storage), &there.length) != 0)
+    return false;
+  return here->host_text() == there.host_text();
+}
 
 Result<UniqueFd> listen_tcp(const SocketAddress& address) {
   Result<UniqueFd> fd = new_socket(address.family());

@@ -27,6 +27,9 @@ Result<UniqueFd> start_connect_tcp(const SocketAddress& address);
 // the latest (a call's deadline is nearly always sooner).
 void tune_tcp(int fd);
 
+// Whether this host is connected with itself, by whatever address: then there is no wire.
+bool is_loopback(int fd);
+
 // `name` lives in the abstract namespace: no file, gone with its last descriptor.
 Result<UniqueFd> listen_unix(const std::string& name);
 Result<UniqueFd> connect_unix(const std::string& name);

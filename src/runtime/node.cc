@@ -201,6 +201,12 @@ size_t Node::link_backlog_bytes(const Member& member, int rank) const {
   return link == nullptr ? 0 : link->backlog_bytes();
 }
 
+bool Node::gathers(const Member& member) {
+  return std::any_of(member.places.begin(), member.places.end(), [](const RankPlace& place) {
+    return place.link != nullptr && place.link->gathers();
+  });
+}
+
 bool Node::eager_room(const Member& member, int rank, size_t bytes) const {
   const RankPlace& place = member.places[static_cast<size_t>(rank)];
   if (place.local) return true;

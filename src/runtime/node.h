@@ -82,6 +82,8 @@ class Node final : public TransportSink {
   Result<SlotRef> reserve(size_t bytes) { return transport_->arena().reserve(bytes); }
   void send(Member& member, const MessageHeader& header, const SlotRef& payload);
   [[nodiscard]] size_t link_backlog_bytes(const Member& member, int rank) const;
+  // Whether a link of the group takes much at once rather than soon.
+  [[nodiscard]] static bool gathers(const Member& member);
   // Budget for payloads that travel before the receiver is ready, per link.
   [[nodiscard]] bool eager_room(const Member& member, int rank, size_t bytes) const;
   void take_eager(const Member& member, int rank, size_t bytes);

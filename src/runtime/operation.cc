@@ -72,6 +72,7 @@ void Operation::begin(Node& node) {
   begun_ = true;
   peers_.assign(static_cast<size_t>(member_->size()), {});
   ready_peers_ = 0;
+  gathers_ = Node::gathers(*member_);
   transits_ = Node::take_early_transits(*member_, request_.call);
   bytes_sent_ = bytes_received_ = slices_sent_ = 0;
   call_.clear();

@@ -21,6 +21,9 @@ constexpr int kJobsPerAdvance = 16;
 constexpr size_t kValuesPerAdvance = 128 * 1024;
 // Contributions are encoded only while the carrier takes them: further ahead they would leave L2.
 constexpr size_t kBacklogBytesMax = 256 * 1024;
+// Of what is sent to a link that takes much at once.
+constexpr int kGatheredPerAdvance = 16;
+constexpr size_t kGatheredBacklogBytesMax = 512 * 1024;
 
 }  // namespace
 
@@ -51,9 +54,10 @@ bool Operation::can_send(const Node& node, const PlanRun& run, const FlowRange& 
 
 bool Operation::backlogged(const Node& node, const PlanRun& run, const FlowRange& range) const {
   if (run.of_scales) return false;
+  const size_t most = gathers_ ? kGatheredBacklogBytesMax : kBacklogBytesMax;
   for (uint32_t i = 0; i < range.count; ++i) {
     const OutFlow& flow = run.plan->out_flows[range.first + i];
-    if (node.link_backlog_bytes(*member_, flow.peer) > kBacklogBytesMax) return true;
+    if (node.link_backlog_bytes(*member_, flow.peer) > most) return true;
   }
   return false;
 }
@@ -120,7 +124,7 @@ bool Operation::advance_stores(Node& node, PlanRun& run) {
 }
 
 bool Operation::advance_combines(Node& node, PlanRun& run) {
-  int budget = slice_budget(run, kCombinesPerAdvance);
+  int budget = slice_budget(run, gathers_ ? kGatheredPerAdvance : kCombinesPerAdvance);
   bool moved = false;
   for (uint32_t i = 0; i < run.roles.size() && budget > 0; ++i) {
     const ChunkRole& role = run.plan->roles[i];
@@ -138,7 +142,7 @@ bool Operation::advance_combines(Node& node, PlanRun& run) {
 // Contributions that need nobody else's: one slice of each chunk in turn, so that all owners can
 // start.
 bool Operation::advance_leaves(Node& node, PlanRun& run) {
-  int budget = slice_budget(run, kLeavesPerAdvance);
+  int budget = slice_budget(run, gathers_ ? kGatheredPerAdvance : kLeavesPerAdvance);
   bool moved = false;
   const auto count = static_cast<uint32_t>(run.roles.size());
   for (uint32_t idle = 0; idle < count && budget > 0 && !done();) {

@@ -102,6 +102,8 @@ class Link {
 
   [[nodiscard]] virtual ProcessId peer() const = 0;
   [[nodiscard]] virtual std::string_view transport() const = 0;  // "tcp", "shm", "local", "sim"
+  // Whether it takes much at once rather than soon: no wire is idle while the sender prepares more.
+  [[nodiscard]] virtual bool gathers() const { return false; }
 
   // Queues a message whose payload is the first header.payload_bytes of `payload` (empty SlotRef
   // when 0); the bytes may not change until the slot's last reference has gone. After the link is

@@ -19,6 +19,7 @@ class TcpLink final : public HostLink, private StreamSink {
 
   [[nodiscard]] ProcessId peer() const override { return peer_; }
   [[nodiscard]] std::string_view transport() const override { return "tcp"; }
+  [[nodiscard]] bool gathers() const override { return loopback_; }
   void send(const MessageHeader& header, const SlotRef& payload) override;
   void flush() override;
   bool poll() override;
@@ -45,6 +46,7 @@ class TcpLink final : public HostLink, private StreamSink {
 
   LinkContext context_;
   ProcessId peer_;
+  const bool loopback_;
   std::vector<std::unique_ptr<TcpStream>> streams_;
   size_t next_stream_ = 0;
   bool down_ = false;

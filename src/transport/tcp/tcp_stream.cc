@@ -16,7 +16,7 @@ namespace {
 // One system call sends up to this many messages, and stops gathering at this many bytes: more at
 // once would only be cut by the socket buffer.
 constexpr size_t kGatherMessages = 32;
-constexpr size_t kGatherBytes = 256 * 1024;
+constexpr size_t kGatherBytes = 512 * 1024;
 
 // Many small messages arrive in one read.
 constexpr size_t kStagingBytes = 16 * 1024;
