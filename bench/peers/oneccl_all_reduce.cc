@@ -54,6 +54,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: oneccl_all_reduce FOLDER RANK SIZE\n");
     return 2;
   }
+  tersum::peers::bind_rank(argv[1], std::atoi(argv[2]));
   ccl::init();
   OneCcl library(argv[1], std::atoi(argv[2]), std::atoi(argv[3]));
   const int status = tersum::peers::Harness<OneCcl>(library, argv[1]).run();

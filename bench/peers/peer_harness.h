@@ -19,6 +19,8 @@
 //   void max(double* values, size_t count);                      over all ranks, in place
 #pragma once
 
+#include <sched.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -32,6 +34,23 @@
 #include <vector>
 
 namespace tersum::peers {
+
+// Keeps this thread, and those that it starts from now on, to the CPUs in line `rank` of
+// `FOLDER/cpus`, before the library starts any where the rank is known so early. No such line: as
+// the kernel likes.
+inline void bind_rank(const std::string& folder, int rank) {
+  std::ifstream lines(folder + "/cpus");
+  std::string line;
+  for (int i = 0; i <= rank; ++i) {
+    if (!std::getline(lines, line)) return;
+  }
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  std::istringstream words(line);
+  for (size_t cpu = 0; words >> cpu && cpu < CPU_SETSIZE;) CPU_SET(cpu, &cpus);
+  // A refusal shows in the times of all contenders alike.
+  static_cast<void>(sched_setaffinity(0, sizeof cpus, &cpus));
+}
 
 // Inputs repeat after this many elements, an odd number, so that a library that mixes up its
 // chunks is found out while filling an array costs no more than copying.

@@ -157,7 +157,7 @@ Result<PathChoice> CommunicatorImpl::choose(const CallArguments& arguments,
 void CommunicatorImpl::expect_time(const CallArguments& arguments, PlanKind plan,
                                    PathChoice& choice) const {
   if (table_ == nullptr) return;
-  const CodingPlace place{member_->size(), ranks_here_, usable_cpus()};
+  const CodingPlace place{member_->size(), ranks_here_, cpus_of_ranks(ranks_here_)};
   const auto seconds = expected_seconds(*table_, place, arguments, choice.codec, plan);
   if (seconds) choice.seconds = *seconds;
 }

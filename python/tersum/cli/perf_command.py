@@ -18,6 +18,7 @@ from tersum.cli import perf_table
 from tersum.cli.byte_sizes import parse_bytes, size_range
 from tersum.cli.command_error import CommandError
 from tersum.cli.launch_place import Place, find_place
+from tersum.cli.perf_binding import BINDINGS, cpus_by_rank
 from tersum.cli.perf_contender import choose_libraries
 from tersum.cli.perf_options import (
     BARE,
@@ -115,6 +116,13 @@ def add_parser(commands: Any) -> None:
     how.add_argument("--transport", choices=TRANSPORTS, default="auto", help="default auto")
     how.add_argument("--streams", type=whole, default=0, metavar="N", help="TCP streams per pair")
     _add_wires(how)
+    how.add_argument(
+        "--bind",
+        choices=BINDINGS,
+        default="cores",
+        help="cores (default): each rank, of any contender, keeps to cores of its own, as under "
+        "mpirun, where there are enough; none: as the kernel likes. Of ranks started here",
+    )
     how.add_argument("--iters", type=positive, default=20, metavar="N", help="default 20")
     how.add_argument("--warmup", type=whole, default=3, metavar="N", help="default 3")
     how.add_argument(
@@ -298,6 +306,8 @@ def run(arguments: argparse.Namespace) -> int:
             raise CommandError("--link joins 2 ranks or more: add --ranks 2", exit_status=2)
         shape = _read_topology(arguments) if arguments.topology else None
         ranks = shape["ranks"] if shape else ranks
+        if arguments.bind == "cores":
+            options = dataclasses.replace(options, cpus=cpus_by_rank(ranks))
         rows: Iterator[Row | Skip] = run_local_ranks(options, ranks, arguments.link, shape)
         return _report(rows, options, ranks, arguments, skipped)
     _check_place(place, arguments)

@@ -148,7 +148,9 @@ def peer_contenders(group: Communicator, name: str, options: PerfOptions) -> lis
         def start() -> PeerJob:
             folder = Path(options.peers)
             timeout_s = options.timeout_ms / 1000
-            return PeerJob(PEERS[name], folder, group.size, transport, codec, timeout_s)
+            return PeerJob(
+                PEERS[name], folder, group.size, transport, codec, timeout_s, options.cpus
+            )
 
         return Turns(start if group.rank == 0 else None, options.in_place)
 

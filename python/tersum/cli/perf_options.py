@@ -51,6 +51,7 @@ class PerfOptions:
     coalesce: int = 0  # all_reduce: cut into this many tensors; 0: not
     in_flight: int = 1  # all_reduce: as this many calls together, too
     in_place: bool = False  # all_reduce: the input is the output, as gloo always works
+    cpus: tuple[tuple[int, ...], ...] = ()  # those of each local rank; empty: none is bound
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for json.dumps."""
@@ -63,6 +64,7 @@ class PerfOptions:
             name: tuple(value) if isinstance(value, list) else value
             for name, value in values.items()
         }
+        plain["cpus"] = tuple(tuple(share) for share in plain["cpus"])
         return cls(**plain)
 
 

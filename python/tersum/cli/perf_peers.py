@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from tersum.cli.perf_binding import Cpus, on_all_cpus
 from tersum.cli.perf_options import PerfOptions
 
 DEFAULT_FOLDER = "build/peers"  # where scripts/bench --peers leaves the programs
@@ -118,6 +119,10 @@ def why_not(name: str, folder: Path, options: PerfOptions, local: bool) -> str:
     return ""
 
 
+def _words(share: Cpus) -> str:
+    return " ".join(str(cpu) for cpu in share)
+
+
 class PeerJob:
     """The running processes of one library. Used by one thread; close() ends them all."""
 
@@ -129,13 +134,16 @@ class PeerJob:
         transport: str,
         codec: str,
         timeout_s: float,
+        cpus: Sequence[Cpus] = (),
     ) -> None:
         self._timeout_s = timeout_s
         self._exit = contextlib.ExitStack()
         program = (folder / peer.program).resolve()
         try:
             job = self._exit.enter_context(tempfile.TemporaryDirectory(prefix="tersum-peer-"))
-            self._start(job, ranks, peer.starts(program, job, ranks, transport, codec))
+            Path(job, "cpus").write_text("".join(f"{_words(share)}\n" for share in cpus))
+            with on_all_cpus(cpus):
+                self._start(job, ranks, peer.starts(program, job, ranks, transport, codec))
         except BaseException:
             self._exit.close()
             raise

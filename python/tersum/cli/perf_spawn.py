@@ -28,6 +28,8 @@ from tersum.topologies import TopologyShape
 
 # Not -m: the package has imported the module already, and runpy would warn of that.
 _CHILD = "from tersum.cli.perf_worker import run_child; run_child()"
+# Before anything that starts threads is imported.
+_BIND = "import os; os.sched_setaffinity(0, {}); "
 
 
 def run_local_ranks(
@@ -71,7 +73,8 @@ def _start(
         "meet": os.path.join(folder, "gloo"),
         "options": options.to_json(),
     }
-    argv = [sys.executable, "-c", _CHILD, json.dumps(job)]
+    bind = _BIND.format(set(options.cpus[rank])) if options.cpus else ""
+    argv = [sys.executable, "-c", bind + _CHILD, json.dumps(job)]
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": _python_path()}
     if link is not None:
         argv = link.command(rank, argv)

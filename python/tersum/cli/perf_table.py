@@ -10,6 +10,7 @@ from typing import cast
 import tersum
 from tersum import _core
 from tersum.cli.byte_sizes import format_bytes
+from tersum.cli.perf_binding import binding_text
 from tersum.cli.perf_options import LinkRow, PerfOptions, Row, wire_share
 
 _COLUMNS = (
@@ -42,6 +43,7 @@ def heading(options: PerfOptions, ranks: int, link: str | None) -> str:
     lines = [
         f"# tersum {tersum.__version__} ({tersum.isa()}): {options.op}, {ranks} ranks, {where}, "
         f"{options.iters} iterations after {options.warmup}, seed {options.seed}",
+        *([f"# CPUs of each rank: {binding_text(options.cpus)}"] if options.cpus else []),
         "# time: the slowest rank, median of the iterations; error: against the sum in float64",
         "# " + " ".join(f"{name:>{width}}" for name, width, _ in columns),
         "# " + " ".join(f"{unit:>{width}}" for _, width, unit in columns),
