@@ -39,8 +39,8 @@ int main(int argc, char** argv) {
   }
   MPI_Init(&argc, &argv);
   Mpi mpi;
-  tersum::peers::bind_rank(argv[1], Mpi::rank());
-  const int status = tersum::peers::Harness<Mpi>(mpi, argv[1]).run();
+  const bool bound = tersum::peers::bind_rank(argv[1], Mpi::rank());
+  const int status = tersum::peers::Harness<Mpi>(mpi, argv[1], bound).run();
   if (status != 0) MPI_Abort(MPI_COMM_WORLD, status);
   MPI_Finalize();
   return 0;

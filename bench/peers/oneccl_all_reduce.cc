@@ -54,10 +54,10 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: oneccl_all_reduce FOLDER RANK SIZE\n");
     return 2;
   }
-  tersum::peers::bind_rank(argv[1], std::atoi(argv[2]));
+  const bool bound = tersum::peers::bind_rank(argv[1], std::atoi(argv[2]));
   ccl::init();
   OneCcl library(argv[1], std::atoi(argv[2]), std::atoi(argv[3]));
-  const int status = tersum::peers::Harness<OneCcl>(library, argv[1]).run();
+  const int status = tersum::peers::Harness<OneCcl>(library, argv[1], bound).run();
   // Without the destructors: the library's threads need nothing more, and the tool waits.
   std::fflush(nullptr);
   _exit(status);

@@ -36,20 +36,19 @@
 namespace tersum::peers {
 
 // Keeps this thread, and those that it starts from now on, to the CPUs in line `rank` of
-// `FOLDER/cpus`, before the library starts any where the rank is known so early. No such line: as
-// the kernel likes.
-inline void bind_rank(const std::string& folder, int rank) {
+// `FOLDER/cpus`: before the library starts any, but for MPI, which tells a rank its number later.
+// False without such a line, as the tool asks where the kernel is to choose, or if it is refused.
+inline bool bind_rank(const std::string& folder, int rank) {
   std::ifstream lines(folder + "/cpus");
   std::string line;
   for (int i = 0; i <= rank; ++i) {
-    if (!std::getline(lines, line)) return;
+    if (!std::getline(lines, line)) return false;
   }
   cpu_set_t cpus;
   CPU_ZERO(&cpus);
   std::istringstream words(line);
   for (size_t cpu = 0; words >> cpu && cpu < CPU_SETSIZE;) CPU_SET(cpu, &cpus);
-  // A refusal shows in the times of all contenders alike.
-  static_cast<void>(sched_setaffinity(0, sizeof cpus, &cpus));
+  return sched_setaffinity(0, sizeof cpus, &cpus) == 0;
 }
 
 // Inputs repeat after this many elements, an odd number, so that a library that mixes up its
@@ -70,15 +69,20 @@ inline float input_value(int rank_number, size_t i) {
 template <typename Library>
 class Harness {
  public:
-  Harness(Library& library, const std::string& folder)
-      : library_(library), folder_(folder), rank_(library.rank()), size_(library.size()) {
+  // `bound`: what bind_rank() said.
+  Harness(Library& library, const std::string& folder, bool bound)
+      : library_(library),
+        folder_(folder),
+        bound_(bound),
+        rank_(library.rank()),
+        size_(library.size()) {
     for (size_t i = 0; i < kPeriod; ++i) pattern_.push_back(input_value(rank_, i));
   }
 
   int run() {
     std::ifstream commands(folder_ + "/in." + std::to_string(rank_));
     if (rank_ == 0) answers_.open(folder_ + "/out");
-    answer("ready");
+    answer(bound_ ? "ready bound" : "ready free");
     std::string line;
     while (std::getline(commands, line)) {
       std::istringstream words(line);
@@ -176,6 +180,7 @@ class Harness {
 
   Library& library_;
   std::string folder_;
+  bool bound_;
   int rank_;
   int size_;
   std::ofstream answers_;

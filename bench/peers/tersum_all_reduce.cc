@@ -77,7 +77,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: tersum_all_reduce FOLDER RANK SIZE TRANSPORT CODEC\n");
     return 2;
   }
-  tersum::peers::bind_rank(argv[1], std::atoi(argv[2]));
+  const bool bound = tersum::peers::bind_rank(argv[1], std::atoi(argv[2]));
   Tersum library(argv[1], std::atoi(argv[2]), std::atoi(argv[3]), argv[4], argv[5]);
-  return tersum::peers::Harness<Tersum>(library, argv[1]).run();
+  return tersum::peers::Harness<Tersum>(library, argv[1], bound).run();
 }

@@ -51,7 +51,7 @@ struct PlanStudy {
   std::string topology;
   int ranks = 0;
   int hosts = 0;
-  double wire_bytes = 0;  // the whole array, encoded
+  double wire_bytes = 0;  // the whole array on its way, scales that are agreed on included
   double bound_s = 0;     // no plan can be quicker: the links alone
   // The quickest first (of those within 0.5 % of it, one that needs the cores little and has few
   // dependent messages), then those that do not fit.

@@ -1,14 +1,13 @@
 #include "platform/cpu_count.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 
 namespace tersum {
 
 namespace {
-
-constexpr pid_t kFirstProcess = 1;
 
 int cpus_of_process(pid_t process) {
   cpu_set_t cpus;
@@ -21,7 +20,7 @@ int cpus_of_process(pid_t process) {
 
 int cpus_of_ranks(int ranks) {
   const int own = cpus_of_process(0);
-  return own >= ranks ? own : std::max(own, std::min(ranks, cpus_of_process(kFirstProcess)));
+  return own >= ranks ? own : std::max(own, std::min(ranks, cpus_of_process(getppid())));
 }
 
 }  // namespace tersum

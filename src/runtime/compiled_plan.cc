@@ -23,15 +23,17 @@ void set_geometry(const SliceLimits& limits, size_t chunk_values, size_t flows,
     return std::max(plan.codec->wire_bytes(values), plan.gathered->wire_bytes(values));
   };
   const size_t block = plan.codec->block();
-  // Without what some formats have once a slice.
   const size_t block_bytes = std::max<size_t>(bytes_of(2 * block) - bytes_of(block), 1);
+  // What some formats have once a slice; it counts, so that a slice of 64 KiB may travel unasked.
+  const size_t once_bytes = bytes_of(block) - std::min(bytes_of(block), block_bytes);
   const size_t chunk_bytes = bytes_of(chunk_values);
   size_t target = std::min(limits.slice_bytes, limits.window_bytes / (2 * flows));
   target = std::min(target, std::max(chunk_bytes / kSlicesPerChunk, limits.least_slice_bytes));
   // Where blocks are a few bytes, whole cache lines of values keep the kernels' pointers aligned.
   const size_t granule = block * std::max<size_t>(1, 64 / block);
   const size_t granule_bytes = block_bytes * (granule / block);
-  plan.slice_values = std::max<size_t>(target / granule_bytes, 1) * granule;
+  const size_t left = target - std::min(target, once_bytes);
+  plan.slice_values = std::max<size_t>(left / granule_bytes, 1) * granule;
   const size_t slice_bytes = bytes_of(plan.slice_values);
   plan.window = static_cast<uint32_t>(
       std::clamp<size_t>(limits.window_bytes / (flows * slice_bytes), 2, kWindowMax));

@@ -202,9 +202,13 @@ size_t Node::link_backlog_bytes(const Member& member, int rank) const {
 }
 
 bool Node::gathers(const Member& member) {
-  return std::any_of(member.places.begin(), member.places.end(), [](const RankPlace& place) {
-    return place.link != nullptr && place.link->gathers();
-  });
+  bool any = false;
+  for (const RankPlace& place : member.places) {
+    if (place.link == nullptr) continue;
+    if (!place.link->gathers()) return false;
+    any = true;
+  }
+  return any;
 }
 
 bool Node::eager_room(const Member& member, int rank, size_t bytes) const {

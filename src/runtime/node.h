@@ -82,7 +82,7 @@ class Node final : public TransportSink {
   Result<SlotRef> reserve(size_t bytes) { return transport_->arena().reserve(bytes); }
   void send(Member& member, const MessageHeader& header, const SlotRef& payload);
   [[nodiscard]] size_t link_backlog_bytes(const Member& member, int rank) const;
-  // Whether a link of the group takes much at once rather than soon.
+  // Whether the links of the group, of which it has some, all take much at once rather than soon.
   [[nodiscard]] static bool gathers(const Member& member);
   // Budget for payloads that travel before the receiver is ready, per link.
   [[nodiscard]] bool eager_room(const Member& member, int rank, size_t bytes) const;

@@ -201,7 +201,7 @@ class Operation final : public WorkImpl {
   std::string codec_text_;               // what descriptor_.codec views
   std::vector<const std::byte*> wires_;  // scratch of one combine
   std::vector<std::byte> decoded_;       // scratch of what goes past the cache
-  bool gathers_ = false;                 // a link takes much at once
+  bool gathers_ = false;                 // links take much at once
   uint32_t ready_peers_ = 0;
   uint32_t transits_ = 0;
   uint64_t bytes_sent_ = 0;

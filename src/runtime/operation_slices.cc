@@ -21,7 +21,8 @@ constexpr int kJobsPerAdvance = 16;
 constexpr size_t kValuesPerAdvance = 128 * 1024;
 // Contributions are encoded only while the carrier takes them: further ahead they would leave L2.
 constexpr size_t kBacklogBytesMax = 256 * 1024;
-// Of what is sent to a link that takes much at once.
+// Of what is sent over links that take much at once. They copy it soon, so that it need not stay in
+// L2 for long: 1 MiB of exact values takes 268 us so, 351 with the numbers above.
 constexpr int kGatheredPerAdvance = 16;
 constexpr size_t kGatheredBacklogBytesMax = 512 * 1024;
 

@@ -55,7 +55,7 @@ double mean_wire_bytes(const Codec& codec, size_t count, Collective collective, 
 // The scales that ranks agree on before a sum are an all-reduce of their own, of a bf16 a block.
 double agreed_wire_bytes(const Codec& codec, size_t count, Collective collective, int ranks) {
   const SharedSums* const sums = codec.shared_sums();
-  if (sums == nullptr || !reduces(collective) || ranks < 2) return 0;
+  if (sums == nullptr || !reduces(collective) || ranks < 2 || count == 0) return 0;
   const size_t block = sums->scale_block();
   const size_t scales = block > 0 ? (count + block - 1) / block : 1;
   const double phases = collective == Collective::kAllReduce ? 1 : 2;

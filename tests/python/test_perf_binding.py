@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +14,14 @@ import pytest
 
 from tersum.cli import main
 from tersum.cli.perf_binding import binding_text, cpus_by_rank, on_all_cpus
+from tersum.cli.perf_options import PerfOptions
+from tersum.cli.perf_spawn import child_code
+
+_OPTIONS = PerfOptions(
+    **{"op": "all_reduce", "redop": "sum", "dtype": "float32", "codecs": ("exact",)},
+    **{"plans": ("auto",), "transport": "tcp", "sizes": (4096,), "iters": 20, "warmup": 1},
+    **{"seed": 1, "compare": (), "timeout_ms": 1000, "streams": 0, "link_bits_per_s": 0},
+)
 
 
 @pytest.fixture
@@ -26,6 +36,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
                 (tmp_path / cpu).write_text(core + "\n", encoding="ascii")
                 usable.add(int(cpu))
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: usable)
+        monkeypatch.setattr(os, "sched_setaffinity", lambda *_: None)
         return f"{tmp_path}/{{}}"
 
     return build
@@ -34,14 +45,14 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 def test_ranks_share_cores_evenly_and_keep_hyper_threads_together(machine: Any) -> None:
     folder = machine("0,4", "1,5", "2,6", "3,7")
     assert cpus_by_rank(2, folder) == ((0, 1, 4, 5), (2, 3, 6, 7))
-    assert cpus_by_rank(3, folder) == ((0, 4), (1, 5), (2, 3, 6, 7))
+    assert cpus_by_rank(3, folder) == ((0, 4), (1, 5), (2, 6)), "one core stays idle"
     assert cpus_by_rank(4, folder) == ((0, 4), (1, 5), (2, 6), (3, 7))
 
 
 def test_more_ranks_than_cores_have_hyper_threads_of_their_own(machine: Any) -> None:
     folder = machine("0,2", "1,3")
     assert cpus_by_rank(4, folder) == ((0,), (1,), (2,), (3,))
-    assert cpus_by_rank(3, folder) == ((0,), (1,), (2, 3))
+    assert cpus_by_rank(3, folder) == ((0,), (1,), (2,))
 
 
 def test_more_ranks_than_cpus_are_not_bound(machine: Any) -> None:
@@ -51,6 +62,30 @@ def test_more_ranks_than_cpus_are_not_bound(machine: Any) -> None:
 def test_cpus_of_which_the_kernel_says_nothing_are_cores(machine: Any) -> None:
     machine("0,1")
     assert cpus_by_rank(2, "/nowhere/{}") == ((0,), (1,))
+
+
+def test_where_the_system_refuses_nobody_is_bound(
+    machine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    folder = machine("0", "1")
+    monkeypatch.setattr(os, "sched_setaffinity", refuse)
+    assert cpus_by_rank(2, folder) == ()
+
+
+def test_a_child_is_bound_before_it_imports_anything() -> None:
+    cpu = min(os.sched_getaffinity(0))
+    code = child_code((cpu,)).replace(child_code(()), "print(sorted(os.sched_getaffinity(0)))")
+    seen = subprocess.check_output([sys.executable, "-c", code], text=True)
+    assert seen.strip() == f"[{cpu}]"
+
+
+def test_cpus_travel_with_the_options() -> None:
+    options = dataclasses.replace(_OPTIONS, cpus=((0, 2), (1, 3)))
+    assert PerfOptions.from_json(json.loads(json.dumps(options.to_json()))) == options
+    assert PerfOptions.from_json(json.loads(json.dumps(_OPTIONS.to_json()))) == _OPTIONS
 
 
 def test_cpus_are_written_as_taskset_does() -> None:

@@ -15,6 +15,7 @@ import pytest
 import tersum
 from tersum import _core
 from tersum.cli import perf_table
+from tersum.cli.perf_binding import cpus_by_rank
 from tersum.cli.perf_options import LIBRARIES, PerfOptions
 from tersum.cli.perf_peers import DEFAULT_FOLDER, PEERS, Turns, why_not
 from tersum.cli.perf_rank import _turns
@@ -32,7 +33,9 @@ answers = open(f"{{folder}}/out", "w") if rank == 0 else None
 def answer(text):
     if answers:
         print(text, file=answers, flush=True)
-answer("ready")
+cpus = open(f"{{folder}}/cpus").read()
+open(sys.argv[0] + ".cpus", "w").write(cpus)
+answer("ready bound" if cpus and {binds} else "ready free")
 for line in orders:
     words = line.split()
     if words[0] == "quit":
@@ -42,6 +45,10 @@ for line in orders:
     else:
         answer(" ".join(["ok"] + ["{seconds}"] * int(words[2])))
 """
+
+
+def fake(check: str = "ok 0", seconds: str = "1", binds: bool = True) -> str:
+    return FAKE.format(python=sys.executable, check=check, seconds=seconds, binds=binds)
 
 
 def perf(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -100,7 +107,7 @@ def test_what_is_not_there_is_skipped_with_the_reason(tmp_path: Path) -> None:
 def test_what_programs_cannot_do(
     tmp_path: Path, changes: dict[str, str], local: bool, words: str
 ) -> None:
-    program(tmp_path, FAKE)
+    program(tmp_path, fake())
     assert why_not("oneccl", tmp_path, options(), True) == ""
     assert words in why_not("oneccl", tmp_path, options(**changes), local)
 
@@ -123,7 +130,7 @@ def test_a_program_that_ends_is_skipped_with_its_last_words(tmp_path: Path) -> N
 
 
 def test_a_programs_times_and_wrong_elements_reach_the_table(tmp_path: Path) -> None:
-    program(tmp_path, FAKE.format(python=sys.executable, check="ok 5", seconds="0.25"))
+    program(tmp_path, fake(check="ok 5", seconds="0.25"))
     rows = tmp_path / "rows.json"
     done = perf("--compare", "oneccl", "--peers", str(tmp_path), "--json", str(rows))
     assert done.returncode == 1, done.stdout + done.stderr
@@ -134,8 +141,39 @@ def test_a_programs_times_and_wrong_elements_reach_the_table(tmp_path: Path) -> 
     ]
 
 
+def test_every_rank_of_a_library_is_told_its_cpus(tmp_path: Path) -> None:
+    program(tmp_path, fake())
+    written = tmp_path / (PEERS["oneccl"].program + ".cpus")
+    done = perf("--compare", "oneccl", "--peers", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    shares = [" ".join(str(cpu) for cpu in share) for share in cpus_by_rank(2)]
+    assert written.read_text().splitlines() == shares
+    done = perf("--compare", "oneccl", "--peers", str(tmp_path), "--bind", "none")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert written.read_text() == ""
+
+
+def test_a_program_that_does_not_bind_is_no_contender(tmp_path: Path) -> None:
+    if not cpus_by_rank(2):
+        pytest.skip("ranks are not bound here: too few CPUs")
+    program(tmp_path, fake(binds=False))
+    done = perf("--compare", "oneccl", "--peers", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "# oneccl skipped: it does not bind its ranks" in done.stdout
+
+
+def test_helpers_of_oneccl_stay_on_their_ranks_cpus() -> None:
+    def environment(cpus: tuple[tuple[int, ...], ...]) -> dict[str, str]:
+        return PEERS["oneccl"].starts(Path("p"), "job", 2, "tcp", "exact", cpus)[0].environment
+
+    apart = environment(((0, 1), (2, 3)))
+    assert apart["CCL_WORKER_AFFINITY"] == "1,3" and "CCL_WORKER_OFFLOAD" not in apart
+    alone = environment(((0,), (1,)))
+    assert alone["CCL_WORKER_OFFLOAD"] == "0" and "CCL_WORKER_AFFINITY" not in alone
+
+
 def test_nonsense_is_no_result(tmp_path: Path) -> None:
-    program(tmp_path, FAKE.format(python=sys.executable, check="ok", seconds="1"))
+    program(tmp_path, fake(check="ok", seconds="1"))
     done = perf("--compare", "oneccl", "--peers", str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert "# oneccl skipped: it answered 0 numbers to 'check 1024 0'" in done.stdout

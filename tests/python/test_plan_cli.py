@@ -136,6 +136,19 @@ def test_no_plan_that_fits_is_said() -> None:
     assert study.verdict() == "no plan of gather fits ring4"
 
 
+def test_a_codec_may_leave_no_plan(capsys: Any) -> None:
+    assert main(["plan", "--topology", "ring4", "--bytes", "1M", "--codec", "lut2"]) == 1
+    assert "no plan of all_reduce fits ring4 and the codec" in capsys.readouterr().out
+
+
+def test_agreed_scales_of_a_reduce_scatter_cross_the_wires_twice(capsys: Any) -> None:
+    facts = plan_json(
+        capsys, "--topology", "mesh4", "--bytes", "16M", "--op", "reduce_scatter", "--codec", "lut2"
+    )
+    codes, scales = 2 / 32, 2 * 16 / 32 / 32
+    assert facts["wire_bytes"] == pytest.approx((16 << 20) * (codes + scales), rel=1e-3)
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [

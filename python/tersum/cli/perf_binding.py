@@ -1,8 +1,8 @@
 """Which CPUs each local rank of ``tersum perf`` keeps to, as under a launcher that binds.
 
 Left alone, ranks that sleep and wake together may share one core for as long as a measurement
-lasts while others idle: kernels that save power, or the host's cores, pack them. Every contender of
-a run is bound alike.
+lasts, while others idle: some kernels pack threads, to save power or the cores of a host. Every
+contender of a run is bound alike.
 """
 
 from __future__ import annotations
@@ -20,17 +20,23 @@ _TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 
 
 def cpus_by_rank(ranks: int, folder: str = _TOPOLOGY) -> tuple[Cpus, ...]:
-    """An equal share of the cores that this process may use for each rank, in the order of the
-    cores, whole cores where there are enough of them, else hyper-threads. Empty where ranks
-    outnumber those, too. ``folder``: where the kernel lists the hyper-threads of a core."""
+    """As many of the cores that this process may use for each rank, in the order of the cores:
+    whole cores where there are enough of them, else hyper-threads. Empty where ranks outnumber
+    those, too, and where the system lets nobody bind. ``folder``: where the kernel lists the
+    hyper-threads of a core."""
+    try:
+        os.sched_setaffinity(0, os.sched_getaffinity(0))
+    except OSError:
+        return ()
     cpus = sorted(os.sched_getaffinity(0))
     cores = list(_cores(cpus, folder).values())
     if len(cores) < ranks:
         cores = [[cpu] for cpu in cpus]
     if len(cores) < ranks:
         return ()
-    ends = [rank * len(cores) // ranks for rank in range(ranks + 1)]
-    shares = [cores[ends[rank] : ends[rank + 1]] for rank in range(ranks)]
+    # Those that are left over stay idle: the slowest rank's time counts.
+    each = len(cores) // ranks
+    shares = [cores[rank * each : (rank + 1) * each] for rank in range(ranks)]
     return tuple(tuple(sorted(cpu for core in share for cpu in core)) for share in shares)
 
 

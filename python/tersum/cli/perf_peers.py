@@ -33,19 +33,22 @@ class Start(NamedTuple):
 
 
 class PeerLibrary(NamedTuple):
-    """``starts(program, job folder, ranks, transport, codec)`` names the processes of a job."""
+    """``starts(program, job folder, ranks, transport, codec, cpus)`` names the processes of a
+    job; ``cpus``: those of each rank, empty where none is bound."""
 
     program: str
     needs: str  # a command that must be there, "" for none
     install: str
-    starts: Callable[[Path, str, int, str, str], list[Start]]
+    starts: Callable[[Path, str, int, str, str, Sequence[Cpus]], list[Start]]
 
 
 class PeerError(Exception):
     """A job that did not start, died, or answered nonsense; the text says why."""
 
 
-def _openmpi(program: Path, job: str, ranks: int, transport: str, codec: str) -> list[Start]:
+def _openmpi(
+    program: Path, job: str, ranks: int, transport: str, codec: str, cpus: Sequence[Cpus]
+) -> list[Start]:
     # Open MPI's own way: it yields when there are more ranks than cores.
     argv = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
     argv += ["-n", str(ranks), "--mca", "pml", "ob1"]
@@ -56,7 +59,9 @@ def _openmpi(program: Path, job: str, ranks: int, transport: str, codec: str) ->
     return [Start([*argv, str(program), job], {})]
 
 
-def _mpich(program: Path, job: str, ranks: int, transport: str, codec: str) -> list[Start]:
+def _mpich(
+    program: Path, job: str, ranks: int, transport: str, codec: str, cpus: Sequence[Cpus]
+) -> list[Start]:
     # Debian's is ch4:ucx. Without NOLOCAL ranks of one host would use its own shared memory
     # whatever UCX may do.
     environment = {}
@@ -65,7 +70,9 @@ def _mpich(program: Path, job: str, ranks: int, transport: str, codec: str) -> l
     return [Start(["mpirun.mpich", "-n", str(ranks), str(program), job], environment)]
 
 
-def _oneccl(program: Path, job: str, ranks: int, transport: str, codec: str) -> list[Start]:
+def _oneccl(
+    program: Path, job: str, ranks: int, transport: str, codec: str, cpus: Sequence[Cpus]
+) -> list[Start]:
     prefix = program.parent / "oneccl"
     shared = {
         "CCL_ATL_TRANSPORT": "ofi",
@@ -79,16 +86,22 @@ def _oneccl(program: Path, job: str, ranks: int, transport: str, codec: str) -> 
         "LD_LIBRARY_PATH": str(prefix / "lib"),
         "CCL_LOCAL_SIZE": str(ranks),
     }
-    if 2 * ranks > (os.cpu_count() or 1):
-        # Its helper thread wants a core of its own per rank; without one it is 100 times slower.
+    # Its helper thread wants a CPU of its own per rank; without one it is 100 times slower. Left to
+    # itself it would bind them to the machine's last CPUs, whatever its process may use.
+    usable = [len(share) for share in cpus] or [len(os.sched_getaffinity(0)) // ranks]
+    if min(usable) < 2:
         shared["CCL_WORKER_OFFLOAD"] = "0"
+    elif cpus:
+        shared["CCL_WORKER_AFFINITY"] = ",".join(str(share[-1]) for share in cpus)
     return [
         Start([str(program), job, str(rank), str(ranks)], {**shared, "CCL_LOCAL_RANK": str(rank)})
         for rank in range(ranks)
     ]
 
 
-def _tersum(program: Path, job: str, ranks: int, transport: str, codec: str) -> list[Start]:
+def _tersum(
+    program: Path, job: str, ranks: int, transport: str, codec: str, cpus: Sequence[Cpus]
+) -> list[Start]:
     return [
         Start([str(program), job, str(rank), str(ranks), transport, codec], {})
         for rank in range(ranks)
@@ -143,12 +156,13 @@ class PeerJob:
             job = self._exit.enter_context(tempfile.TemporaryDirectory(prefix="tersum-peer-"))
             Path(job, "cpus").write_text("".join(f"{_words(share)}\n" for share in cpus))
             with on_all_cpus(cpus):
-                self._start(job, ranks, peer.starts(program, job, ranks, transport, codec))
+                starts = peer.starts(program, job, ranks, transport, codec, cpus)
+                self._start(job, ranks, starts, bool(cpus))
         except BaseException:
             self._exit.close()
             raise
 
-    def _start(self, job: str, ranks: int, starts: Sequence[Start]) -> None:
+    def _start(self, job: str, ranks: int, starts: Sequence[Start], bound: bool) -> None:
         names = [os.path.join(job, f"in.{rank}") for rank in range(ranks)]
         for name in [*names, os.path.join(job, "out")]:
             os.mkfifo(name)
@@ -174,7 +188,8 @@ class PeerJob:
                     start_new_session=True,
                 )
             )
-        self._answer()
+        if self._answer() != ["bound" if bound else "free"]:
+            raise PeerError("it does not bind its ranks as asked; build it: scripts/bench --peers")
 
     def ask(self, order: str) -> list[str]:
         """Gives all ranks an order and returns the words of rank 0's answer."""

@@ -21,6 +21,7 @@ from typing import Any
 import tersum
 from tersum.cli.command_error import CommandError
 from tersum.cli.network_namespaces import NamespaceError, RankNetwork
+from tersum.cli.perf_binding import Cpus
 from tersum.cli.perf_options import PerfOptions, Row, Skip
 from tersum.cli.shaped_link import ShapedLink
 from tersum.cli.wired_topology import WiredTopology
@@ -28,8 +29,6 @@ from tersum.topologies import TopologyShape
 
 # Not -m: the package has imported the module already, and runpy would warn of that.
 _CHILD = "from tersum.cli.perf_worker import run_child; run_child()"
-# Before anything that starts threads is imported.
-_BIND = "import os; os.sched_setaffinity(0, {}); "
 
 
 def run_local_ranks(
@@ -73,8 +72,8 @@ def _start(
         "meet": os.path.join(folder, "gloo"),
         "options": options.to_json(),
     }
-    bind = _BIND.format(set(options.cpus[rank])) if options.cpus else ""
-    argv = [sys.executable, "-c", bind + _CHILD, json.dumps(job)]
+    code = child_code(options.cpus[rank] if options.cpus else ())
+    argv = [sys.executable, "-c", code, json.dumps(job)]
     environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": _python_path()}
     if link is not None:
         argv = link.command(rank, argv)
@@ -87,6 +86,12 @@ def _start(
         stderr=subprocess.PIPE,
         start_new_session=True,  # Ctrl-C is the parent's to handle
     )
+
+
+def child_code(cpus: Cpus) -> str:
+    """What a rank runs, kept to ``cpus`` (empty: to none) before it imports what starts threads."""
+    bind = f"import os; os.sched_setaffinity(0, {sorted(cpus)}); " if cpus else ""
+    return bind + _CHILD
 
 
 def _python_path() -> str:

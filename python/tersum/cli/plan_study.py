@@ -60,7 +60,8 @@ class Study:
     def verdict(self) -> str:
         """Which plan wins, and why, in a sentence."""
         if not self.fitting:
-            return f"no plan of {self.op} fits {self.topology}"
+            codec_too = any(plan.misfit.startswith("codec ") for plan in self.misfits)
+            return f"no plan of {self.op} fits {self.topology}" + " and the codec" * codec_too
         best, *others = self.fitting
         if not others:
             return f"{best.plan} is the only plan that fits"

@@ -13,6 +13,9 @@ namespace {
 // A quantized way must be faster by this factor: medians of a few calls wander by some percent.
 constexpr double kClearGain = 1.05;
 
+// Tells a whole text from one that was cut off behind a line.
+constexpr std::string_view kLastLine = "end\n";
+
 std::tuple<std::string_view, PlanKind> way_key(const TuningWay& way) {
   return {way.codec, way.plan};
 }
@@ -93,15 +96,17 @@ std::string TuningTable::to_text(std::string_view key) const {
     text += std::string(point.way.codec) + ' ' + std::string(plan_kind_name(point.way.plan)) + ' ' +
             std::to_string(point.bytes) + ' ' + std::string(digits.data(), end.ptr) + '\n';
   }
-  return text;
+  return text.append(kLastLine);
 }
 
 TuningTable TuningTable::parse(std::string_view text, std::string_view key) {
+  if (!text.ends_with(kLastLine)) return {};
+  text.remove_suffix(kLastLine.size());
   std::vector<TuningPoint> points;
   bool first = true;
   while (!text.empty()) {
     const size_t end = text.find('\n');
-    if (end == std::string_view::npos) return {};  // cut off
+    if (end == std::string_view::npos) return {};
     const std::string_view line = text.substr(0, end);
     text.remove_prefix(end + 1);
     if (std::exchange(first, false)) {

@@ -38,8 +38,8 @@ class TuningTable {
   [[nodiscard]] const std::vector<TuningPoint>& points() const { return points_; }
   [[nodiscard]] bool empty() const { return points_.empty(); }
 
-  // One line per point; `key` says what it was measured for. parse gives an empty table when the
-  // text was written for another key or is damaged.
+  // One line per point, then one that says so; `key` says what it was measured for. parse gives an
+  // empty table when the text was written for another key or is damaged.
   [[nodiscard]] std::string to_text(std::string_view key) const;
   static TuningTable parse(std::string_view text, std::string_view key);
 

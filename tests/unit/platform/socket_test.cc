@@ -1,5 +1,6 @@
 // Addresses and sockets: what is parsed, chosen, refused, and in which words.
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <array>
@@ -80,6 +81,26 @@ TEST(ListenTcp, SaysThatAnAddressIsNotOfThisHost) {
   const Status status = listen_tcp(parse_socket_address("192.0.2.1:0").value()).status();
   EXPECT_EQ(status.code(), StatusCode::kUnavailable);
   EXPECT_NE(status.message().find("this host has no such address"), std::string_view::npos);
+}
+
+// A listener and a client that is connected to it by `address`.
+void expect_loopback(const std::string& address) {
+  Result<UniqueFd> listener = listen_tcp(parse_socket_address(address + ":0").value());
+  ASSERT_TRUE(listener.ok()) << listener.status().to_string();
+  EXPECT_EQ(is_loopback(listener->get()), address == "127.0.0.1") << "connected with nobody";
+  Result<UniqueFd> client = start_connect_tcp(local_address(listener->get()).value());
+  ASSERT_TRUE(client.ok());
+  pollfd connected{client->get(), POLLOUT, 0};
+  ASSERT_EQ(poll(&connected, 1, 10'000), 1);
+  ASSERT_EQ(pending_error(client->get()), 0);
+  EXPECT_TRUE(is_loopback(client->get())) << address;
+}
+
+TEST(IsLoopback, IsAConnectionOfThisHostWithItselfByAnyAddress) {
+  expect_loopback("127.0.0.1");
+  Result<SocketAddress> own = address_routing_to("192.0.2.1");
+  if (!own.ok()) GTEST_SKIP() << "this host has no route to anywhere: " << own.status().to_string();
+  expect_loopback(own->host_text());
 }
 
 TEST(UnixSocket, CarriesDescriptorsAndLeavesNoFile) {

@@ -79,14 +79,16 @@ TEST(TuningTable, TextRoundTripsAndForeignOrDamagedTextIsIgnored) {
   const std::string text = table.to_text("this host");
   EXPECT_EQ(TuningTable::parse(text, "this host").to_text("this host"), text);
   EXPECT_TRUE(TuningTable::parse(text, "another host").empty());
-  EXPECT_TRUE(TuningTable::parse(text.substr(0, text.size() - 3), "this host").empty());
+  for (size_t bytes = 0; bytes < text.size(); ++bytes) {
+    EXPECT_TRUE(TuningTable::parse(text.substr(0, bytes), "this host").empty()) << bytes;
+  }
   EXPECT_TRUE(TuningTable::parse("", "this host").empty());
-  EXPECT_TRUE(TuningTable::parse("this host\nint7 ring 5 1\n", "this host").empty());
-  EXPECT_TRUE(TuningTable::parse("this host\nexact ring 0 1\n", "this host").empty());
-  EXPECT_TRUE(TuningTable::parse("this host\nexact ring 5 -1\n", "this host").empty());
-  EXPECT_TRUE(TuningTable::parse("this host\nexact ring 5 nan\n", "this host").empty());
+  EXPECT_TRUE(TuningTable::parse("this host\nint7 ring 5 1\nend\n", "this host").empty());
+  EXPECT_TRUE(TuningTable::parse("this host\nexact ring 0 1\nend\n", "this host").empty());
+  EXPECT_TRUE(TuningTable::parse("this host\nexact ring 5 -1\nend\n", "this host").empty());
+  EXPECT_TRUE(TuningTable::parse("this host\nexact ring 5 nan\nend\n", "this host").empty());
   EXPECT_TRUE(
-      TuningTable::parse("this host\nexact ring 5 1\nexact ring 5 2\n", "this host").empty());
+      TuningTable::parse("this host\nexact ring 5 1\nexact ring 5 2\nend\n", "this host").empty());
 }
 
 TEST(TuningKey, NamesHostsAndNetworksButNotProcesses) {
