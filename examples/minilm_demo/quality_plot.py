@@ -39,6 +39,8 @@ PLACES = {
     "mxfp6:e2m3+flatten": (1, -9),
     "mxint8+flatten": (1, -7),
     "int8/128": (-1, -9),
+    "int8/128+rows:384": (-1, -20),
+    "int4/32+shiftadd": (1, -2),
     "int7/128": (-1, -10),
     "int4/32": (1, -3),
     "mxfp4": (-1, 1),
