@@ -44,6 +44,12 @@ class SharedSums {
   [[nodiscard]] virtual const Codec& partials(uint32_t ranks) const = 0;
 };
 
+// Scales that the sum of an array, or of a rank's part of one, has.
+inline size_t shared_scale_count(const SharedSums& sums, size_t values) {
+  const size_t block = sums.scale_block();
+  return block == 0 ? 1 : (values + block - 1) / block;
+}
+
 // What travels towards a sum of `ranks` contributions coded by `codec`; `partials`: sums of some of
 // them do.
 inline const Codec* summing_codec(const Codec& codec, uint32_t ranks, bool partials) {

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 namespace tersum {
-
 namespace {
 
 int cpus_of_process(pid_t process) {

@@ -16,12 +16,6 @@ constexpr size_t kValuesPerMeasure = 64 * 1024;
 // sent, and come back: some 30 us of measuring, for 512 bytes of scales of 256 values.
 constexpr size_t kValuesPerSlice = 64 * 1024;
 
-// Scales that a part of `values` has.
-size_t scales_of(const SharedSums& sums, size_t values) {
-  const size_t block = sums.scale_block();
-  return block == 0 ? 1 : (values + block - 1) / block;
-}
-
 }  // namespace
 
 // Sums only, of something, by more than one rank.
@@ -32,7 +26,8 @@ Status Operation::begin_scales() {
     return {};
   }
   const size_t parts = part_count(request_.collective, member_->size());
-  const size_t count = sums->scale_block() == 0 ? 1 : parts * scales_of(*sums, request_.count);
+  const size_t count =
+      sums->scale_block() == 0 ? 1 : parts * shared_scale_count(*sums, request_.count);
   PlanRequest wanted;
   wanted.size = member_->size();
   wanted.count = count;
@@ -76,7 +71,7 @@ bool Operation::measure_whole() {
 void Operation::measure_own(const PlanRun& run, const ChunkRole& role, uint32_t slice) {
   if (!run.of_scales || sums_->scale_block() == 0) return;
   const size_t block = sums_->scale_block();
-  const size_t per_part = scales_of(*sums_, request_.count);
+  const size_t per_part = shared_scale_count(*sums_, request_.count);
   size_t scale = run.plan->slice_begin(role, slice);
   const size_t end = scale + run.plan->slice_count(role, slice);
   while (scale < end) {
@@ -103,7 +98,7 @@ void Operation::measure_values(size_t first, size_t count) {
 size_t Operation::scale_index(size_t first) const {
   const size_t block = sums_->scale_block();
   if (block == 0) return 0;
-  return first / request_.count * scales_of(*sums_, request_.count) +
+  return first / request_.count * shared_scale_count(*sums_, request_.count) +
          first % request_.count / block;
 }
 

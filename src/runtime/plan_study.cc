@@ -56,10 +56,8 @@ double mean_wire_bytes(const Codec& codec, size_t count, Collective collective, 
 double agreed_wire_bytes(const Codec& codec, size_t count, Collective collective, int ranks) {
   const SharedSums* const sums = codec.shared_sums();
   if (sums == nullptr || !reduces(collective) || ranks < 2 || count == 0) return 0;
-  const size_t block = sums->scale_block();
-  const size_t scales = block > 0 ? (count + block - 1) / block : 1;
   const double phases = collective == Collective::kAllReduce ? 1 : 2;
-  return phases * static_cast<double>(scales * sizeof(uint16_t));
+  return phases * static_cast<double>(shared_scale_count(*sums, count) * sizeof(uint16_t));
 }
 
 // Misfits come last. A plan that the codec does not sum by is one, however quick it would be.

@@ -17,7 +17,7 @@ from tersum import _core
 from tersum.cli import perf_table
 from tersum.cli.perf_binding import cpus_by_rank
 from tersum.cli.perf_options import LIBRARIES, PerfOptions
-from tersum.cli.perf_peers import DEFAULT_FOLDER, PEERS, Turns, why_not
+from tersum.cli.perf_peers import DEFAULT_FOLDER, PEERS, Job, Turns, why_not
 from tersum.cli.perf_rank import _turns
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -164,7 +164,8 @@ def test_a_program_that_does_not_bind_is_no_contender(tmp_path: Path) -> None:
 
 def test_helpers_of_oneccl_stay_on_their_ranks_cpus() -> None:
     def environment(cpus: tuple[tuple[int, ...], ...]) -> dict[str, str]:
-        return PEERS["oneccl"].starts(Path("p"), "job", 2, "tcp", "exact", cpus)[0].environment
+        job = Job(Path("p"), "job", 2, "tcp", "exact", cpus)
+        return PEERS["oneccl"].starts(job)[0].environment
 
     apart = environment(((0, 1), (2, 3)))
     assert apart["CCL_WORKER_AFFINITY"] == "1,3" and "CCL_WORKER_OFFLOAD" not in apart

@@ -24,11 +24,11 @@ def cpus_by_rank(ranks: int, folder: str = _TOPOLOGY) -> tuple[Cpus, ...]:
     whole cores where there are enough of them, else hyper-threads. Empty where ranks outnumber
     those, too, and where the system lets nobody bind. ``folder``: where the kernel lists the
     hyper-threads of a core."""
+    cpus = sorted(os.sched_getaffinity(0))
     try:
-        os.sched_setaffinity(0, os.sched_getaffinity(0))
+        os.sched_setaffinity(0, cpus)
     except OSError:
         return ()
-    cpus = sorted(os.sched_getaffinity(0))
     cores = list(_cores(cpus, folder).values())
     if len(cores) < ranks:
         cores = [[cpu] for cpu in cpus]

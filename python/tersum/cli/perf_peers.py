@@ -32,80 +32,84 @@ class Start(NamedTuple):
     environment: dict[str, str]
 
 
+class Job(NamedTuple):
+    """What processes are started for."""
+
+    program: Path
+    folder: str  # of this job alone
+    ranks: int
+    transport: str
+    codec: str
+    cpus: Sequence[Cpus]  # of each rank; empty where none is bound
+
+
 class PeerLibrary(NamedTuple):
-    """``starts(program, job folder, ranks, transport, codec, cpus)`` names the processes of a
-    job; ``cpus``: those of each rank, empty where none is bound."""
+    """``starts`` names the processes of a job."""
 
     program: str
     needs: str  # a command that must be there, "" for none
     install: str
-    starts: Callable[[Path, str, int, str, str, Sequence[Cpus]], list[Start]]
+    starts: Callable[[Job], list[Start]]
 
 
 class PeerError(Exception):
     """A job that did not start, died, or answered nonsense; the text says why."""
 
 
-def _openmpi(
-    program: Path, job: str, ranks: int, transport: str, codec: str, cpus: Sequence[Cpus]
-) -> list[Start]:
+def _openmpi(job: Job) -> list[Start]:
     # Open MPI's own way: it yields when there are more ranks than cores.
     argv = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
-    argv += ["-n", str(ranks), "--mca", "pml", "ob1"]
-    if transport == "tcp":
+    argv += ["-n", str(job.ranks), "--mca", "pml", "ob1"]
+    if job.transport == "tcp":
         argv += ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"]
     else:
         argv += ["--mca", "btl", "vader,self"]
-    return [Start([*argv, str(program), job], {})]
+    return [Start([*argv, str(job.program), job.folder], {})]
 
 
-def _mpich(
-    program: Path, job: str, ranks: int, transport: str, codec: str, cpus: Sequence[Cpus]
-) -> list[Start]:
+def _mpich(job: Job) -> list[Start]:
     # Debian's is ch4:ucx. Without NOLOCAL ranks of one host would use its own shared memory
     # whatever UCX may do.
     environment = {}
-    if transport == "tcp":
+    if job.transport == "tcp":
         environment = {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": "lo"}
-    return [Start(["mpirun.mpich", "-n", str(ranks), str(program), job], environment)]
+    argv = ["mpirun.mpich", "-n", str(job.ranks), str(job.program), job.folder]
+    return [Start(argv, environment)]
 
 
-def _oneccl(
-    program: Path, job: str, ranks: int, transport: str, codec: str, cpus: Sequence[Cpus]
-) -> list[Start]:
-    prefix = program.parent / "oneccl"
+def _oneccl(job: Job) -> list[Start]:
+    prefix = job.program.parent / "oneccl"
     shared = {
         "CCL_ATL_TRANSPORT": "ofi",
-        "CCL_ATL_SHM": "1" if transport == "shm" else "0",
-        "FI_PROVIDER": "tcp,shm" if transport == "shm" else "tcp",
+        "CCL_ATL_SHM": "1" if job.transport == "shm" else "0",
+        "FI_PROVIDER": "tcp,shm" if job.transport == "shm" else "tcp",
         "FI_PROVIDER_PATH": str(prefix / "lib"),
         "FI_TCP_IFACE": "lo",
         "CCL_KVS_IFACE": "lo",
         "CCL_LOG_LEVEL": "error",
         "CCL_ROOT": str(prefix),
         "LD_LIBRARY_PATH": str(prefix / "lib"),
-        "CCL_LOCAL_SIZE": str(ranks),
+        "CCL_LOCAL_SIZE": str(job.ranks),
     }
     # Its helper thread wants a CPU of its own per rank; without one it is 100 times slower. Left to
     # itself it would bind them to the machine's last CPUs, whatever its process may use.
-    usable = [len(share) for share in cpus] or [len(os.sched_getaffinity(0)) // ranks]
+    usable = [len(share) for share in job.cpus] or [len(os.sched_getaffinity(0)) // job.ranks]
     if min(usable) < 2:
         shared["CCL_WORKER_OFFLOAD"] = "0"
-    elif cpus:
-        shared["CCL_WORKER_AFFINITY"] = ",".join(str(share[-1]) for share in cpus)
+    elif job.cpus:
+        shared["CCL_WORKER_AFFINITY"] = ",".join(str(share[-1]) for share in job.cpus)
     return [
-        Start([str(program), job, str(rank), str(ranks)], {**shared, "CCL_LOCAL_RANK": str(rank)})
-        for rank in range(ranks)
+        Start(
+            [str(job.program), job.folder, str(rank), str(job.ranks)],
+            {**shared, "CCL_LOCAL_RANK": str(rank)},
+        )
+        for rank in range(job.ranks)
     ]
 
 
-def _tersum(
-    program: Path, job: str, ranks: int, transport: str, codec: str, cpus: Sequence[Cpus]
-) -> list[Start]:
-    return [
-        Start([str(program), job, str(rank), str(ranks), transport, codec], {})
-        for rank in range(ranks)
-    ]
+def _tersum(job: Job) -> list[Start]:
+    how = [str(job.ranks), job.transport, job.codec]
+    return [Start([str(job.program), job.folder, str(rank), *how], {}) for rank in range(job.ranks)]
 
 
 PEERS: dict[str, PeerLibrary] = {
@@ -132,10 +136,6 @@ def why_not(name: str, folder: Path, options: PerfOptions, local: bool) -> str:
     return ""
 
 
-def _words(share: Cpus) -> str:
-    return " ".join(str(cpu) for cpu in share)
-
-
 class PeerJob:
     """The running processes of one library. Used by one thread; close() ends them all."""
 
@@ -153,31 +153,31 @@ class PeerJob:
         self._exit = contextlib.ExitStack()
         program = (folder / peer.program).resolve()
         try:
-            job = self._exit.enter_context(tempfile.TemporaryDirectory(prefix="tersum-peer-"))
-            Path(job, "cpus").write_text("".join(f"{_words(share)}\n" for share in cpus))
+            own = self._exit.enter_context(tempfile.TemporaryDirectory(prefix="tersum-peer-"))
             with on_all_cpus(cpus):
-                starts = peer.starts(program, job, ranks, transport, codec, cpus)
-                self._start(job, ranks, starts, bool(cpus))
+                self._start(peer, Job(program, own, ranks, transport, codec, cpus))
         except BaseException:
             self._exit.close()
             raise
 
-    def _start(self, job: str, ranks: int, starts: Sequence[Start], bound: bool) -> None:
-        names = [os.path.join(job, f"in.{rank}") for rank in range(ranks)]
-        for name in [*names, os.path.join(job, "out")]:
+    def _start(self, peer: PeerLibrary, job: Job) -> None:
+        shares = [" ".join(str(cpu) for cpu in share) for share in job.cpus]
+        Path(job.folder, "cpus").write_text("".join(f"{share}\n" for share in shares))
+        names = [os.path.join(job.folder, f"in.{rank}") for rank in range(job.ranks)]
+        for name in [*names, os.path.join(job.folder, "out")]:
             os.mkfifo(name)
-        self._words = open(os.path.join(job, "words"), "w+b")  # noqa: SIM115
+        self._words = open(os.path.join(job.folder, "words"), "w+b")  # noqa: SIM115
         self._exit.callback(self._words.close)
         # Opened for both directions: opening one for its own would wait for the other side.
         both = os.O_RDWR | os.O_CLOEXEC
         self._orders = [os.open(name, both) for name in names]
-        self._answers = os.open(os.path.join(job, "out"), both | os.O_NONBLOCK)
+        self._answers = os.open(os.path.join(job.folder, "out"), both | os.O_NONBLOCK)
         for fd in [*self._orders, self._answers]:
             self._exit.callback(os.close, fd)
         self._pending = b""
         self._children: list[subprocess.Popen[bytes]] = []
         self._exit.callback(self._end)
-        for start in starts:
+        for start in peer.starts(job):
             self._children.append(
                 subprocess.Popen(
                     start.argv,
@@ -188,7 +188,7 @@ class PeerJob:
                     start_new_session=True,
                 )
             )
-        if self._answer() != ["bound" if bound else "free"]:
+        if self._answer() != ["bound" if job.cpus else "free"]:
             raise PeerError("it does not bind its ranks as asked; build it: scripts/bench --peers")
 
     def ask(self, order: str) -> list[str]:
