@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """How well are times foretold, and how good are the tuner's choices, where nothing shapes the wire?
 
-    python3 bench/tuning/model_check.py [--ranks 2,4] [--transport tcp,shm] [--json FILE]
+    python3 bench/tuning/model_check.py [--ranks 2,4] [--transport tcp,shm] [--bind cores|none]
+        [--json FILE]
 
-Starts ranks on this machine, which tune as any group does when it is new, then sum 64 KiB to 64
-MiB of float32: exactly and with int8/128, by each plan, and with plan or codec left open; also
-with two codecs that tuning does not measure. All of them take turns within one run, a few calls
-each, the first of which is not timed. Prints per path the median, how far a quarter of the
-calls lie above and below, and what was predicted for it after tuning; then what was chosen
-where something was open, and its time over that of the best fixed path that was allowed there.
-A quantized ring codes partial sums: who leaves the plan open did not ask for that error, so
-that it is measured, but not held against a choice.
+Starts ranks on this machine, bound to cores as ``tersum perf`` binds them. They tune, then sum 64
+KiB of float32: exactly and with int8/128, by each plan, and with plan or codec left open; also with
+two codecs that tuning does not measure. All of them take turns within one run, a few calls each,
+the first of which is not timed. Then they tune again and go on with the next size, up to 64 MiB:
+hosts move virtual CPUs from chiplet to chiplet, which doubles times within seconds and is not what
+is asked here. Prints per path the median, how far a quarter of the calls lie above and below, and
+what was predicted for it after tuning; then what was chosen where something was open, and its time
+over that of the best fixed path that was allowed there. A quantized ring codes partial sums: who
+leaves the plan open did not ask for that error, so that it is measured, but not held against a
+choice.
 
 ``*`` marks what misses its bar: a prediction more than 30 % off, a choice more than 5 % behind.
 """
@@ -34,6 +37,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import tersum
+from tersum.cli.perf_binding import BINDINGS, Cpus, binding_text, cpus_by_rank
 from tersum.cli.perf_data import make_values
 from tersum.cli.perf_table import placement
 
@@ -47,6 +51,15 @@ ONE_SHOT_BYTES_MAX = 1 << 20
 CALLS_PER_TURN = 4
 PREDICTED_WITHIN = 1.3
 CHOSEN_WITHIN = 1.05
+
+
+class Job(NamedTuple):
+    """What the ranks of one table do."""
+
+    transport: str
+    ranks: int
+    seconds: float
+    cpus: tuple[Cpus, ...]
 
 
 class Route(NamedTuple):
@@ -70,14 +83,16 @@ def allowed(asked: Route, fixed: Route, ranks: int) -> bool:
     return not (fixed.plan == "ring" and fixed.codec != "exact" and ranks > 2)
 
 
-def run_rank(rank: int, ranks: int, transport: str, seconds: float, job: Any, results: Any) -> None:
-    """One rank: tunes, then measures every size. Rank 0 puts one list of rows per size."""
+def run_rank(rank: int, job: Job, store: str, results: Any) -> None:
+    """One rank: tunes and measures for every size. Rank 0 puts one list of rows per size."""
+    if job.cpus:
+        os.sched_setaffinity(0, job.cpus[rank])
     with tersum.Communicator(
-        rank, ranks, f"file://{job}", transport=transport, timeout_ms=120_000
+        rank, job.ranks, f"file://{store}", transport=job.transport, timeout_ms=120_000
     ) as group:
-        group.tune()
         for size in SIZES:
-            rows = measure_size(group, size, seconds)
+            group.tune(fresh=True)
+            rows = measure_size(group, size, job.seconds)
             if rank == 0:
                 results.put(rows)
 
@@ -125,16 +140,16 @@ def largest(group: tersum.Communicator, values: Any) -> Any:
     return group.all_reduce(values, op="max", codec="exact")
 
 
-def run_group(transport: str, ranks: int, seconds: float) -> list[list[dict[str, Any]]]:
+def run_group(job: Job) -> list[list[dict[str, Any]]]:
     """Rows per size; ranks are processes of their own, without a cache of former tunings."""
     os.environ["TERSUM_CACHE_DIR"] = ""
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
     with tempfile.TemporaryDirectory() as folder:
-        job = str(Path(folder) / "store")
+        store = str(Path(folder) / "store")
         processes = [
-            context.Process(target=run_rank, args=(r, ranks, transport, seconds, job, results))
-            for r in range(ranks)
+            context.Process(target=run_rank, args=(rank, job, store, results))
+            for rank in range(job.ranks)
         ]
         for process in processes:
             process.start()
@@ -149,7 +164,7 @@ def run_group(transport: str, ranks: int, seconds: float) -> list[list[dict[str,
             process.join()
     for rows in sizes:
         for row in rows:
-            row["transport"] = transport
+            row["transport"] = job.transport
     return sizes
 
 
@@ -201,14 +216,17 @@ def main() -> int:
     parser.add_argument("--ranks", default="2,4")
     parser.add_argument("--transport", default="tcp,shm")
     parser.add_argument("--seconds", type=float, default=2.0, help="per size; default 2")
+    parser.add_argument("--bind", choices=BINDINGS, default="cores")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     every: list[dict[str, Any]] = []
     print(f"tersum {tersum.__version__} ({tersum.isa()})")
     for transport in options.transport.split(","):
         for ranks in map(int, options.ranks.split(",")):
-            print(f"\n{transport}, {ranks} ranks\n{placement()}", flush=True)
-            sizes = run_group(transport, ranks, options.seconds)
+            cpus = cpus_by_rank(ranks) if options.bind == "cores" else ()
+            print(f"\n{transport}, {ranks} ranks\n{placement()}")
+            print(f"CPUs of each rank: {binding_text(cpus) or 'any'}", flush=True)
+            sizes = run_group(Job(transport, ranks, options.seconds, cpus))
             print("\n| f32 | path | us | quarters | predicted | ratio |\n|---|---|---|---|---|---|")
             for rows in sizes:
                 print_predictions(rows)

@@ -22,6 +22,7 @@ class CallStats(TypedDict):
     payload_bytes: int
     wire_bytes_sent: int
     wire_bytes_received: int
+    wire_bytes_streamed: int  #: written past the caches, for ranks whose cores are far
     slices_sent: int
     seconds: float  #: from start to end of each call, summed
 

@@ -84,6 +84,11 @@ class Node final : public TransportSink {
   [[nodiscard]] size_t link_backlog_bytes(const Member& member, int rank) const;
   // Whether the links of the group, of which it has some, all take much at once rather than soon.
   [[nodiscard]] static bool gathers(const Member& member);
+  // Whether payloads for that rank are better written past the caches.
+  [[nodiscard]] static bool far(const Member& member, int rank) {
+    const Link* const link = member.places[static_cast<size_t>(rank)].link;
+    return link != nullptr && link->far();
+  }
   // Budget for payloads that travel before the receiver is ready, per link.
   [[nodiscard]] bool eager_room(const Member& member, int rank, size_t bytes) const;
   void take_eager(const Member& member, int rank, size_t bytes);

@@ -74,7 +74,7 @@ void Operation::begin(Node& node) {
   ready_peers_ = 0;
   gathers_ = Node::gathers(*member_);
   transits_ = Node::take_early_transits(*member_, request_.call);
-  bytes_sent_ = bytes_received_ = slices_sent_ = 0;
+  bytes_sent_ = bytes_received_ = bytes_streamed_ = slices_sent_ = 0;
   call_.clear();
   agreement_.clear();
   call_.arrays = {request_.input, request_.output, request_.count, request_.type, request_.op};

@@ -25,6 +25,7 @@
 
 #include "codec/clip_report.h"
 #include "codec/codec.h"
+#include "codec/streamed_payload.h"
 #include "runtime/call_descriptor.h"
 #include "runtime/compiled_plan.h"
 #include "runtime/plan_run.h"
@@ -151,12 +152,19 @@ class Operation final : public WorkImpl {
   bool advance_leaves(Node& node, PlanRun& run);
   bool advance_jobs(Node& node, PlanRun& run);
   bool produce_slice(Node& node, PlanRun& run, uint32_t role_index);
+  void encode(const PlanRun& run, const ChunkRole& role, const FlowRange& outs, uint32_t slice,
+              std::byte* payload);
+  void add_up(PlanRun& run, const ChunkRole& role, const FlowRange& outs, uint32_t slice,
+              std::byte* payload);
+  void copy_payload(const PlanRun& run, const FlowRange& outs, std::byte* payload,
+                    std::span<const std::byte> arrived);
   bool encode_replicated(Node& node, PlanRun& run, uint32_t role_index);
   bool combine_replicated(Node& node, PlanRun& run, uint32_t role_index);
   bool store_slice(Node& node, PlanRun& run, uint32_t role_index);
   [[nodiscard]] bool can_send(const Node& node, const PlanRun& run, const FlowRange& range,
                               uint32_t slice, size_t bytes) const;
   [[nodiscard]] bool backlogged(const Node& node, const PlanRun& run, const FlowRange& range) const;
+  [[nodiscard]] bool streams(const PlanRun& run, const FlowRange& range, size_t bytes) const;
   void send_slice(Node& node, PlanRun& run, const FlowRange& range, uint32_t slice,
                   const SlotRef& slot, size_t bytes);
   void consume(Node& node, PlanRun& run, uint32_t in_flow, uint32_t slice);
@@ -201,11 +209,13 @@ class Operation final : public WorkImpl {
   std::string codec_text_;               // what descriptor_.codec views
   std::vector<const std::byte*> wires_;  // scratch of one combine
   std::vector<std::byte> decoded_;       // scratch of what goes past the cache
+  StreamedPayload streamed_;             // scratch of what goes past it to a far peer
   bool gathers_ = false;                 // links take much at once
   uint32_t ready_peers_ = 0;
   uint32_t transits_ = 0;
   uint64_t bytes_sent_ = 0;
   uint64_t bytes_received_ = 0;
+  uint64_t bytes_streamed_ = 0;
   uint64_t slices_sent_ = 0;
 
   Status status_;

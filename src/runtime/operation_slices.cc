@@ -25,6 +25,8 @@ constexpr size_t kBacklogBytesMax = 256 * 1024;
 // L2 for long: 1 MiB of exact values takes 268 us so, 351 with the numbers above.
 constexpr int kGatheredPerAdvance = 16;
 constexpr size_t kGatheredBacklogBytesMax = 512 * 1024;
+// Fetching the few lines of less takes no longer than waiting for streamed ones.
+constexpr size_t kStreamedBytesMin = 2048;
 
 }  // namespace
 
@@ -59,6 +61,15 @@ bool Operation::backlogged(const Node& node, const PlanRun& run, const FlowRange
   for (uint32_t i = 0; i < range.count; ++i) {
     const OutFlow& flow = run.plan->out_flows[range.first + i];
     if (node.link_backlog_bytes(*member_, flow.peer) > most) return true;
+  }
+  return false;
+}
+
+// A payload is written once for all that read it: as suits the farthest.
+bool Operation::streams(const PlanRun& run, const FlowRange& range, size_t bytes) const {
+  if (bytes < kStreamedBytesMin) return false;
+  for (uint32_t i = 0; i < range.count; ++i) {
+    if (Node::far(*member_, run.plan->out_flows[range.first + i].peer)) return true;
   }
   return false;
 }
@@ -205,6 +216,44 @@ void Operation::combine(const PlanRun& run, const std::byte* own, size_t own_ind
   }
 }
 
+// This rank's contribution to a slice, as the payload of a message to `outs`.
+void Operation::encode(const PlanRun& run, const ChunkRole& role, const FlowRange& outs,
+                       uint32_t slice, std::byte* payload) {
+  const Codec& codec = *run.plan->codec;
+  const std::byte* const own = run.own_slice(role, slice);
+  const size_t count = run.plan->slice_count(role, slice);
+  const size_t bytes = codec.wire_bytes(count);
+  if (!streams(run, outs, bytes)) {
+    codec.encode(own, count, payload, place_of(run, role, slice));
+    return;
+  }
+  streamed_.encode(codec, own, count, payload, place_of(run, role, slice));
+  bytes_streamed_ += bytes;
+}
+
+// What has arrived of a slice and this rank's contribution: to the output where that is finished,
+// and to the payload of a message to `outs`, if it is null to none.
+void Operation::add_up(PlanRun& run, const ChunkRole& role, const FlowRange& outs, uint32_t slice,
+                       std::byte* payload) {
+  wires_.clear();
+  for (uint32_t i = 0; i < role.adds.count; ++i) {
+    wires_.push_back(run.inbox(role.adds.first + i, slice).payload.data());
+  }
+  const size_t count = run.plan->slice_count(role, slice);
+  const bool divides = role.finishes && run.arrays.op == ReduceOp::kAverage;
+  const CombineFinish end{run.arrays.op, divides ? ranks() : 1,
+                          role.finishes ? run.plan->gathered_ranks : 1U};
+  const FlowPhase phase = role.finishes ? FlowPhase::kGather : FlowPhase::kReduce;
+  const size_t bytes = run.plan->codec_of(phase).wire_bytes(count);
+  const bool past_caches = payload != nullptr && streams(run, outs, bytes);
+  combine(run, run.own_slice(role, slice), role.own_index, count, end,
+          past_caches ? streamed_.room(bytes) : payload,
+          role.finishes ? run.output_slice(role, slice) : nullptr, place_of(run, role, slice));
+  if (!past_caches) return;
+  streamed_.write(payload, bytes);
+  bytes_streamed_ += bytes;
+}
+
 bool Operation::produce_slice(Node& node, PlanRun& run, uint32_t role_index) {
   const ChunkRole& role = run.plan->roles[role_index];
   RoleState& state = run.roles[role_index];
@@ -212,10 +261,8 @@ bool Operation::produce_slice(Node& node, PlanRun& run, uint32_t role_index) {
   if (slice == role.slices || !run.have_slice(role.adds, slice)) return false;
   if (!has_scales(run, role, slice)) return false;
   const FlowRange& outs = role.finishes ? role.finals : role.partials;
-  const size_t count = run.plan->slice_count(role, slice);
-  const Codec& codec = *run.plan->codec;
   const FlowPhase phase = role.finishes ? FlowPhase::kGather : FlowPhase::kReduce;
-  const size_t bytes = run.plan->codec_of(phase).wire_bytes(count);
+  const size_t bytes = run.plan->codec_of(phase).wire_bytes(run.plan->slice_count(role, slice));
   if (!can_send(node, run, outs, slice, bytes)) return false;
   if (role.adds.count == 0 && backlogged(node, run, outs)) return false;
   SlotRef slot;
@@ -229,21 +276,12 @@ bool Operation::produce_slice(Node& node, PlanRun& run, uint32_t role_index) {
   }
   std::byte* const wire = slot ? slot.bytes().data() : nullptr;
   measure_own(run, role, slice);
-  const std::byte* const own = run.own_slice(role, slice);
   const bool encodes = role.adds.count == 0 && !role.finishes;
   const int64_t begin_ns = trace_start(node.trace());
   if (encodes) {
-    codec.encode(own, count, wire, place_of(run, role, slice));
+    encode(run, role, outs, slice, wire);
   } else {
-    wires_.clear();
-    for (uint32_t i = 0; i < role.adds.count; ++i) {
-      wires_.push_back(run.inbox(role.adds.first + i, slice).payload.data());
-    }
-    const bool divides = role.finishes && run.arrays.op == ReduceOp::kAverage;
-    const CombineFinish end{run.arrays.op, divides ? ranks() : 1,
-                            role.finishes ? run.plan->gathered_ranks : 1U};
-    combine(run, own, role.own_index, count, end, wire,
-            role.finishes ? run.output_slice(role, slice) : nullptr, place_of(run, role, slice));
+    add_up(run, role, outs, slice, wire);
   }
   if (TraceRecorder* trace = node.trace()) {
     trace_slice(*trace, encodes ? TraceKind::kEncode : TraceKind::kCombine, begin_ns, run, role,
@@ -263,8 +301,7 @@ bool Operation::encode_replicated(Node& node, PlanRun& run, uint32_t role_index)
   const uint32_t slice = state.encoded;
   if (slice == role.slices || slice - state.produced >= run.plan->window) return false;
   if (!has_scales(run, role, slice)) return false;
-  const size_t count = run.plan->slice_count(role, slice);
-  const size_t bytes = run.plan->codec->wire_bytes(count);
+  const size_t bytes = run.plan->codec->wire_bytes(run.plan->slice_count(role, slice));
   if (!can_send(node, run, role.partials, slice, bytes) || backlogged(node, run, role.partials))
     return false;
   Result<SlotRef> slot = node.reserve(bytes);
@@ -274,8 +311,7 @@ bool Operation::encode_replicated(Node& node, PlanRun& run, uint32_t role_index)
   }
   measure_own(run, role, slice);
   const int64_t begin_ns = trace_start(node.trace());
-  run.plan->codec->encode(run.own_slice(role, slice), count, slot->bytes().data(),
-                          place_of(run, role, slice));
+  encode(run, role, role.partials, slice, slot->bytes().data());
   if (TraceRecorder* trace = node.trace()) {
     trace_slice(*trace, TraceKind::kEncode, begin_ns, run, role, slice, bytes);
   }
@@ -316,6 +352,17 @@ bool Operation::combine_replicated(Node& node, PlanRun& run, uint32_t role_index
   return true;
 }
 
+// What arrived in a peer's shared memory, for a message to `outs`.
+void Operation::copy_payload(const PlanRun& run, const FlowRange& outs, std::byte* payload,
+                             std::span<const std::byte> arrived) {
+  if (!streams(run, outs, arrived.size())) {
+    std::memcpy(payload, arrived.data(), arrived.size());
+    return;
+  }
+  stream_payload(payload, arrived);
+  bytes_streamed_ += arrived.size();
+}
+
 bool Operation::store_slice(Node& node, PlanRun& run, uint32_t role_index) {
   const ChunkRole& role = run.plan->roles[role_index];
   RoleState& state = run.roles[role_index];
@@ -337,7 +384,7 @@ bool Operation::store_slice(Node& node, PlanRun& run, uint32_t role_index) {
         return false;
       }
       slot = std::move(copy).value();
-      std::memcpy(slot.bytes().data(), message.payload.data(), bytes);
+      copy_payload(run, role.forwards, slot.bytes().data(), message.payload);
     }
     send_slice(node, run, role.forwards, slice, slot, bytes);
   }

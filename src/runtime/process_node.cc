@@ -52,6 +52,15 @@ void write_trace_at_exit() {
   if (alive) alive->execute([](Node& /*node*/) { write_trace(*process_state().trace); });
 }
 
+Result<PayloadStores> payload_stores() {
+  const std::string text = environment_variable("TERSUM_SHM_STORES").value_or("");
+  if (text.empty() || text == "auto") return PayloadStores::kAuto;
+  if (text == "cached") return PayloadStores::kCached;
+  if (text == "streamed") return PayloadStores::kStreamed;
+  return invalid_argument("TERSUM_SHM_STORES is '" + text +
+                          "'; set it to auto, cached or streamed, or leave it out");
+}
+
 Result<size_t> trace_events_max() {
   const auto text = environment_variable("TERSUM_TRACE_EVENTS");
   if (!text || text->empty()) return TraceRecorder::kEventsDefault;
@@ -105,10 +114,13 @@ Result<std::shared_ptr<Progress>> acquire_process_node(const CommunicatorOptions
   }
   TERSUM_RETURN_IF_ERROR(apply_environment());
   TERSUM_RETURN_IF_ERROR(open_trace(state, options, rank, size));
+  const Result<PayloadStores> stores = payload_stores();
+  if (!stores.ok()) return stores.status();
   HostTransportOptions transport_options;
   transport_options.clock = &state.clock;
   transport_options.random = &state.random;
   transport_options.tcp_streams = options.tcp_streams;
+  transport_options.stores = stores.value();
   auto transport = make_host_transport(transport_options);
   if (!transport.ok()) return transport.status();
   auto node = std::make_unique<Node>(state.clock, std::move(transport).value());

@@ -13,6 +13,7 @@
 #include "platform/poller.h"
 #include "transport/arena.h"
 #include "transport/link.h"
+#include "transport/payload_stores.h"
 #include "transport/transport.h"
 
 namespace tersum {
@@ -23,6 +24,7 @@ struct LinkContext {
   const Clock* clock = nullptr;
   TransportSink* const* sink = nullptr;
   CarrierWatch* watch = nullptr;  // null: nobody wants to know
+  PayloadStores stores = PayloadStores::kAuto;
 };
 
 class HostLink : public Link {

@@ -67,6 +67,7 @@ class HostTransport final : public Transport, private Inbound::Policy, private O
   bool shares_memory_ = false;
   bool listening_ = false;
   int tcp_streams_ = 0;
+  PayloadStores stores_ = PayloadStores::kAuto;
   Inbound inbound_;
   Outbound outbound_;
   std::vector<Outbound::Failure> early_failures_;
@@ -100,6 +101,7 @@ Result<std::unique_ptr<Transport>> HostTransport::create(const HostTransportOpti
       transport->poller_->add(transport->doorbell_.get(), &transport->doorbell_flags_, true));
   transport->shares_memory_ = shared;
   transport->tcp_streams_ = options.tcp_streams;
+  transport->stores_ = options.stores;
   HandshakeContext& context = transport->handshakes_;
   context.self = {options.random->next(), options.random->next()};
   context.poller = transport->poller_.get();
@@ -218,7 +220,8 @@ void HostTransport::add_link(Established parts) {
   outbound_.cancel(peer);
   inbound_.drop(peer);
   if (find(peer) != nullptr) return;  // closing the new connection; the peer sees its end
-  const LinkContext context{arena_.get(), poller_.get(), handshakes_.clock, &sink_, watch_};
+  const LinkContext context{arena_.get(), poller_.get(), handshakes_.clock,
+                            &sink_,       watch_,        stores_};
   if (parts.carrier == Carrier::kSharedMemory) {
     links_.push_back(std::make_unique<ShmLink>(context, std::move(parts)));
   } else {

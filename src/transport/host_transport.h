@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "tersum/status.h"
+#include "transport/payload_stores.h"
 #include "transport/transport.h"
 
 namespace tersum {
@@ -24,6 +25,7 @@ struct HostTransportOptions {
   size_t arena_capacity_bytes = size_t{16} << 30;
   // TCP connections per peer where neither this nor ListenOptions says otherwise (0).
   int tcp_streams = 0;
+  PayloadStores stores = PayloadStores::kAuto;
 };
 
 // kSystem when the operating system refuses memory or descriptors.

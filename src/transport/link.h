@@ -105,6 +105,10 @@ class Link {
   // Whether it takes much at once rather than soon: no wire is idle while the sender prepares more.
   [[nodiscard]] virtual bool gathers() const { return false; }
 
+  // Whether payloads for the peer are better written past the caches, because it reads them in
+  // place from cores that are far. May change from one moment to the next.
+  [[nodiscard]] virtual bool far() const { return false; }
+
   // Queues a message whose payload is the first header.payload_bytes of `payload` (empty SlotRef
   // when 0); the bytes may not change until the slot's last reference has gone. After the link is
   // down it does nothing.

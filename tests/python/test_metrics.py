@@ -21,6 +21,7 @@ _COUNTERS = {
     "tersum_payload_bytes_total": "payload_bytes",
     "tersum_wire_bytes_sent_total": "wire_bytes_sent",
     "tersum_wire_bytes_received_total": "wire_bytes_received",
+    "tersum_wire_bytes_streamed_total": "wire_bytes_streamed",
     "tersum_slices_sent_total": "slices_sent",
 }
 

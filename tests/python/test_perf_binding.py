@@ -55,8 +55,10 @@ def test_more_ranks_than_cores_have_hyper_threads_of_their_own(machine: Any) -> 
     assert cpus_by_rank(3, folder) == ((0,), (1,), (2,))
 
 
-def test_more_ranks_than_cpus_are_not_bound(machine: Any) -> None:
-    assert cpus_by_rank(3, machine("0", "1")) == ()
+def test_more_ranks_than_cpus_share_them_evenly(machine: Any) -> None:
+    folder = machine("0", "1")
+    assert cpus_by_rank(3, folder) == ((0,), (0,), (1,))
+    assert cpus_by_rank(8, folder) == 4 * ((0,),) + 4 * ((1,),)
 
 
 def test_cpus_of_which_the_kernel_says_nothing_are_cores(machine: Any) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+import tersum
+
 ARRAYS = "x = np.full(100_000, rank + 1.0, np.float32)\n"
 
 
@@ -30,6 +32,38 @@ def test_two_processes(ranks: Any, transport: str) -> None:
         lines.append(out.split())
     assert lines[0] == lines[1] and float(lines[0][0]) == 300_000.0
     assert float(lines[0][1]) == pytest.approx(3.0, rel=0.02)
+
+
+def test_payload_stores_are_the_environments_and_change_no_bits(ranks: Any) -> None:
+    ranks.start(
+        2,
+        """
+        import hashlib
+        os.environ["TERSUM_SHM_STORES"] = "streamed" if rank == 0 else "cached"
+        with tersum.Communicator(rank, size, store, transport="shm") as group:
+            x = np.random.default_rng(rank).standard_normal(100_003).astype(np.float32)
+            y = group.all_reduce(x, codec="int8/128")
+            say(hashlib.sha256(y.tobytes()).hexdigest())
+        say(tersum.stats()["calls"][0]["wire_bytes_streamed"])
+        """,
+    )
+    lines = []
+    for rank in range(2):
+        status, out, err = ranks.finish(rank)
+        assert status == 0, err
+        lines.append(out.splitlines())
+    assert lines[0][0] == lines[1][0]
+    # A half as contribution, a half as result, for the other rank.
+    assert int(lines[0][1]) == tersum.codec_wire_bytes("int8/128", 100_003)
+    assert int(lines[1][1]) == 0
+
+
+def test_unknown_payload_stores_are_refused(
+    run_group: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERSUM_SHM_STORES", "warm")
+    with pytest.raises(tersum.InvalidArgumentError, match="'warm'; set it to auto, cached or"):
+        run_group(2, lambda group: group.barrier())
 
 
 def test_ctrl_c_ends_a_blocking_call_and_the_other_rank_hears_of_it(ranks: Any) -> None:

@@ -52,6 +52,7 @@ void Cluster::make_host_processes() {
     HostTransportOptions transport;
     transport.clock = &real_clock();
     transport.random = &random;
+    transport.stores = options_.stores;
     processes_.push_back(std::make_shared<Progress>(
         std::make_unique<Node>(real_clock(), std::move(make_host_transport(transport)).value())));
   }

@@ -12,6 +12,7 @@
 #include "runtime/progress.h"
 #include "runtime/trace_recorder.h"
 #include "tersum/communicator.h"
+#include "transport/payload_stores.h"
 #include "transport/sim/sim_network.h"
 
 namespace tersum::testing {
@@ -30,7 +31,8 @@ struct ClusterOptions {
   uint64_t seed = 1;          // kSim
   SimOptions network;         // kSim
   CommunicatorOptions communicator;
-  size_t trace_events = 0;  // > 0: every process has a recorder of that size
+  PayloadStores stores = PayloadStores::kAuto;  // kShm
+  size_t trace_events = 0;                      // > 0: every process has a recorder of that size
 };
 
 class Cluster {

@@ -21,9 +21,9 @@ _TOPOLOGY = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
 
 def cpus_by_rank(ranks: int, folder: str = _TOPOLOGY) -> tuple[Cpus, ...]:
     """As many of the cores that this process may use for each rank, in the order of the cores:
-    whole cores where there are enough of them, else hyper-threads. Empty where ranks outnumber
-    those, too, and where the system lets nobody bind. ``folder``: where the kernel lists the
-    hyper-threads of a core."""
+    whole cores where there are enough of them, else hyper-threads; ranks that outnumber those,
+    too, share them, neighbours one, as evenly as can be. Empty where the system lets nobody
+    bind. ``folder``: where the kernel lists the hyper-threads of a core."""
     cpus = sorted(os.sched_getaffinity(0))
     try:
         os.sched_setaffinity(0, cpus)
@@ -33,7 +33,7 @@ def cpus_by_rank(ranks: int, folder: str = _TOPOLOGY) -> tuple[Cpus, ...]:
     if len(cores) < ranks:
         cores = [[cpu] for cpu in cpus]
     if len(cores) < ranks:
-        return ()
+        return tuple((cpus[rank * len(cpus) // ranks],) for rank in range(ranks))
     # Those that are left over stay idle: the slowest rank's time counts.
     each = len(cores) // ranks
     shares = [cores[rank * each : (rank + 1) * each] for rank in range(ranks)]

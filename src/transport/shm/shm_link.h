@@ -15,6 +15,7 @@
 #include "transport/grow_ring.h"
 #include "transport/handshake_socket.h"
 #include "transport/host_link.h"
+#include "transport/shm/line_distance.h"
 #include "transport/shm/mailbox.h"
 
 namespace tersum {
@@ -27,6 +28,7 @@ class ShmLink final : public HostLink {
 
   [[nodiscard]] ProcessId peer() const override { return peer_; }
   [[nodiscard]] std::string_view transport() const override { return "shm"; }
+  [[nodiscard]] bool far() const override;
   void send(const MessageHeader& header, const SlotRef& payload) override;
   void flush() override;
   bool poll() override;
@@ -59,6 +61,7 @@ class ShmLink final : public HostLink {
 
   // Input.
   bool take_units();
+  void time_line(const Unit& unit);
   bool take_unit(uint64_t available);
   bool take_message(const Unit& unit);
   bool take_inline(const Unit& unit, uint64_t available);
@@ -95,7 +98,9 @@ class ShmLink final : public HostLink {
   std::vector<SlotRef> tickets_;  // what the peer may be reading, by ticket
   std::vector<uint32_t> free_tickets_;
   std::vector<uint32_t> releases_;  // the peer's tickets that we need no more
-  size_t holds_ = 0;                // payloads of the peer that somebody here reads
+  LineDistance distance_;
+  uint32_t arrivals_ = 0;  // polls that found something
+  size_t holds_ = 0;       // payloads of the peer that somebody here reads
 
   bool down_ = false;
   bool peer_ended_ = false;  // it will post no more

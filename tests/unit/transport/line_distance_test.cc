@@ -1,0 +1,91 @@
+// Far and near peers: what tells them apart, alone and in a link of shared memory.
+#include "transport/shm/line_distance.h"
+
+#include <array>
+#include <memory>
+
+#include "transport/endpoint.h"
+
+namespace tersum::testing {
+namespace {
+
+constexpr int64_t kNearNs = 50;
+constexpr int64_t kFarNs = 150;
+
+// As far away as a peer of another chiplet is: a clock that moves on by that much at every look.
+class SteppingClock final : public Clock {
+ public:
+  [[nodiscard]] int64_t now_ns() const override { return now_ns_ += step_ns; }
+  int64_t step_ns = kNearNs;
+
+ private:
+  mutable int64_t now_ns_ = 0;
+};
+
+TEST(LineDistance, IsFarAfterAFewFarLinesAndNearAfterManyNearOnes) {
+  LineDistance distance;
+  EXPECT_FALSE(distance.far());
+  for (int i = 0; i < 4; ++i) distance.note(kFarNs);
+  EXPECT_TRUE(distance.far());
+  for (int i = 0; i < 32; ++i) distance.note(kNearNs);
+  EXPECT_FALSE(distance.far());
+}
+
+TEST(LineDistance, TakesOneFarLineInFourForAFarPeerAndOneInTenForInterrupts) {
+  LineDistance fetched_ahead;
+  for (int i = 0; i < 400; ++i) fetched_ahead.note(i % 4 == 0 ? kFarNs : kNearNs);
+  EXPECT_TRUE(fetched_ahead.far());
+  LineDistance interrupted;
+  for (int i = 0; i < 400; ++i) interrupted.note(i % 10 == 0 ? 20'000 : kNearNs);
+  EXPECT_FALSE(interrupted.far());
+}
+
+// Messages from a to b; then whether b takes a for far.
+bool far_after(Endpoint& a, Endpoint& b, Link* link, size_t messages) {
+  const std::array<std::byte, 8> bytes{};
+  for (size_t i = 0; i < messages; ++i) {
+    const size_t wanted = b.sink.messages.size() + 1;
+    link->send(data_header(static_cast<uint32_t>(i), bytes.size()), a.payload(bytes));
+    link->flush();
+    EXPECT_TRUE(poll_until({&a, &b}, [&] { return b.sink.messages.size() == wanted; }));
+  }
+  return b.sink.ups[0]->far();
+}
+
+TEST(LineDistance, OfALinkFollowsTheLinesThatArrive) {
+  SteppingClock clock;
+  Endpoint a;
+  Endpoint b({}, true, &clock);
+  Link* link = link_up(a, b, TransportKind::kSharedMemory);
+  ASSERT_NE(link, nullptr);
+  EXPECT_FALSE(far_after(a, b, link, 200));
+  clock.step_ns = kFarNs;
+  EXPECT_TRUE(far_after(a, b, link, 200));
+  clock.step_ns = kNearNs;
+  EXPECT_FALSE(far_after(a, b, link, 200));
+}
+
+TEST(LineDistance, DoesNotCountWhereStoresAreNamed) {
+  for (const PayloadStores stores : {PayloadStores::kCached, PayloadStores::kStreamed}) {
+    SteppingClock clock;
+    clock.step_ns = stores == PayloadStores::kCached ? kFarNs : kNearNs;
+    Endpoint a;
+    Endpoint b({}, true, &clock, stores);
+    Link* link = link_up(a, b, TransportKind::kSharedMemory);
+    ASSERT_NE(link, nullptr);
+    EXPECT_EQ(far_after(a, b, link, 200), stores == PayloadStores::kStreamed);
+  }
+}
+
+TEST(LineDistance, OfATcpLinkIsNear) {
+  SteppingClock clock;
+  clock.step_ns = kFarNs;
+  Endpoint a;
+  Endpoint b({}, true, &clock, PayloadStores::kStreamed);
+  Link* link = link_up(a, b, TransportKind::kTcp);
+  ASSERT_NE(link, nullptr);
+  EXPECT_FALSE(far_after(a, b, link, 20));
+}
+
+}  // namespace
+}  // namespace tersum::testing
