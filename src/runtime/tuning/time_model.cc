@@ -12,7 +12,7 @@ namespace {
 using Points = std::span<const TuningPoint>;
 
 // How far beyond its largest measured size one_shot may be used: it is measured while small.
-constexpr double kReach = 4;
+constexpr double kReach = 2;
 
 // y at x on the line through two points.
 double on_line(double x0, double y0, double x1, double y1, double x) {

@@ -23,7 +23,7 @@ struct Probe {
   size_t bytes = 0;
   std::vector<TuningWay> ways;
   std::vector<double> first;  // agreed: a turn of the ways, after one to warm up
-  double turn_s = 0;          // their sum
+  double turn_s = 0;          // of all its calls
 };
 
 class Tuning {
@@ -62,7 +62,10 @@ class Tuning {
   Status agree_on_largest(std::vector<double>& values);
   Result<TuningTable> agreed_cache();
   Result<bool> still_true(const TuningTable& table, size_t bytes, int rounds);
-  [[nodiscard]] double budget_s() const { return static_cast<double>(request_.budget_ms) * 1e-3; }
+  // Less a little for what ranks agree on between the sizes.
+  [[nodiscard]] double budget_s() const {
+    return static_cast<double>(request_.budget_ms) * 0.99e-3;
+  }
   [[nodiscard]] double seconds_since(int64_t begun_ns) const {
     return static_cast<double>(clock_.now_ns() - begun_ns) * 1e-9;
   }
@@ -76,6 +79,7 @@ class Tuning {
   std::vector<float> output_;
   std::vector<Probe> probes_;
   std::vector<TuningPoint> points_;
+  std::vector<double> untimed_;  // of calls that only warm up
   int64_t begun_ns_ = 0;
   double elapsed_s_ = 0;   // agreed
   double few_turn_s_ = 0;  // agreed: the first ways, at the size that was looked at last
@@ -114,7 +118,13 @@ Status Tuning::time_call(const TuningWay& way, size_t bytes, std::vector<double>
 // The ways take turns, so that a disturbance does not fall on one of them alone.
 Status Tuning::run_turn(const std::vector<TuningWay>& ways, size_t bytes,
                         std::vector<double>& seconds) {
-  for (const TuningWay& way : ways) TERSUM_RETURN_IF_ERROR(time_call(way, bytes, seconds));
+  for (const TuningWay& way : ways) {
+    for (int call = 1; call < calls_in_a_row(bytes); ++call) {
+      TERSUM_RETURN_IF_ERROR(time_call(way, bytes, untimed_));
+    }
+    TERSUM_RETURN_IF_ERROR(time_call(way, bytes, seconds));
+  }
+  untimed_.clear();
   return {};
 }
 
@@ -124,15 +134,16 @@ Status Tuning::look_at_all_sizes() {
   double to_come_s = 0;
   for (size_t i = 0; i < kProbeSizes.size(); ++i) {
     const double left_s = budget_s() - elapsed_s_ - to_come_s;
-    if (i > 0 && least_seconds(size_growth(i) * few_turn_s_) > left_s) break;
+    if (i > 0 && least_seconds_at(i, few_turn_s_) > left_s) break;
     Probe probe;
     probe.bytes = kProbeSizes[i];
     const auto ways = probe_ways(probe.bytes, request_.size, request_.topology);
     TERSUM_RETURN_IF_ERROR(look_at(probe, {ways.begin(), ways.begin() + kFewWays}));
     few_turn_s_ = probe.turn_s;
     const double mean_s = few_turn_s_ / static_cast<double>(kFewWays);
-    const double rest_s = least_seconds(rest_turn_seconds(ways, request_.size, mean_s));
-    const double next_s = least_seconds(size_growth(i + 1) * few_turn_s_);
+    const double rest_s =
+        least_seconds(probe.bytes, rest_turn_seconds(ways, request_.size, mean_s));
+    const double next_s = least_seconds_at(i + 1, few_turn_s_);
     const double few_to_come_s = seconds_to_come(probe.turn_s);
     if (rest_fits(rest_s, next_s, budget_s() - elapsed_s_ - to_come_s - few_to_come_s)) {
       TERSUM_RETURN_IF_ERROR(look_at(probe, {ways.begin() + kFewWays, ways.end()}));
@@ -146,15 +157,16 @@ Status Tuning::look_at_all_sizes() {
 // Adds `ways` to the probe.
 Status Tuning::look_at(Probe& probe, const std::vector<TuningWay>& ways) {
   grow_arrays(probe.bytes / sizeof(float));
-  std::vector<double> unused;
-  TERSUM_RETURN_IF_ERROR(run_turn(ways, probe.bytes, unused));
+  for (int turn = 0; turn < turns_before(probe.bytes); ++turn) {
+    TERSUM_RETURN_IF_ERROR(run_turn(ways, probe.bytes, untimed_));
+  }
   std::vector<double> agreed;
   TERSUM_RETURN_IF_ERROR(run_turn(ways, probe.bytes, agreed));
   agreed.push_back(seconds_since(begun_ns_));
   TERSUM_RETURN_IF_ERROR(agree_on_largest(agreed));
   elapsed_s_ = agreed.back();
   agreed.pop_back();
-  probe.turn_s += std::accumulate(agreed.begin(), agreed.end(), 0.0);
+  probe.turn_s += calls_in_a_row(probe.bytes) * std::accumulate(agreed.begin(), agreed.end(), 0.0);
   probe.ways.insert(probe.ways.end(), ways.begin(), ways.end());
   probe.first.insert(probe.first.end(), agreed.begin(), agreed.end());
   return {};

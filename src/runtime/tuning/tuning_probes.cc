@@ -12,7 +12,7 @@ namespace {
 // one_shot sends (n - 1) arrays per rank: beyond this it has lost everywhere. Two ranks send no
 // more by it than by two_step.
 constexpr size_t kOneShotBytesMax = 256 * 1024;
-constexpr size_t kOneShotBytesMaxOfTwo = 512 * 1024;
+constexpr size_t kOneShotBytesMaxOfTwo = 1024 * 1024;
 constexpr int kOneShotRanksMax = 8;
 // The codecs that speak for all where there is no time to try all.
 constexpr std::string_view kFewCodecs[] = {"exact", "int8/128"};
@@ -41,9 +41,13 @@ std::vector<TuningWay> probe_ways(size_t bytes, int size, const Topology* topolo
   return ways;
 }
 
-double size_growth(size_t i) {
+double least_seconds_at(size_t i, double turn_s) {
   if (i == 0 || i >= kProbeSizes.size()) return 0;
-  return static_cast<double>(kProbeSizes[i]) / static_cast<double>(kProbeSizes[i - 1]);
+  const auto bytes_called = [](size_t size) {
+    return static_cast<double>(size) * calls_in_a_row(size);
+  };
+  const double growth = bytes_called(kProbeSizes[i]) / bytes_called(kProbeSizes[i - 1]);
+  return least_seconds(kProbeSizes[i], growth * turn_s);
 }
 
 double rest_turn_seconds(const std::vector<TuningWay>& ways, int size, double mean_s) {

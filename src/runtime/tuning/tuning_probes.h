@@ -13,13 +13,16 @@
 
 namespace tersum {
 
-// Sizes of the arrays in bytes. Eightfold steps, at most: between two of them time is close to a
-// power law.
-inline constexpr std::array<size_t, 6> kProbeSizes = {1 << 10,   8 << 10, 64 << 10,
-                                                      512 << 10, 4 << 20, 16 << 20};
-// Turns at each size before those that are counted: to warm up, and to see how long a turn takes.
-// The second one counts, too.
-inline constexpr int kTurnsBefore = 2;
+// Sizes of the arrays in bytes. Steps are smaller where arrays come to leave the caches: between
+// two of them time is close to a line or a power law.
+inline constexpr std::array<size_t, 7> kProbeSizes = {1 << 10, 16 << 10, 64 << 10, 256 << 10,
+                                                      1 << 20, 4 << 20,  16 << 20};
+// Calls of one way in a row, of which the last is timed: programs call the same again and again,
+// and find its memory in the caches. What is larger than these is not there in any case.
+inline int calls_in_a_row(size_t bytes) { return bytes < (4 << 20) ? 2 : 1; }
+// Turns before the first that counts, which also shows how long a turn takes: to warm up, where no
+// call before the timed one does.
+inline int turns_before(size_t bytes) { return calls_in_a_row(bytes) > 1 ? 0 : 1; }
 // Turns that are counted, odd. Short calls, whose times vary most, are measured often.
 inline constexpr int kTurnsMin = 3;
 inline constexpr int kTurnsMax = 21;
@@ -51,10 +54,13 @@ double affordable_turns_seconds(const std::vector<double>& turns_s, double left_
 void make_monotone(std::span<TuningPoint> points);
 
 // What the fewest turns take of ways that take `turn_s` together, none made yet.
-inline double least_seconds(double turn_s) { return turn_s * (kTurnsBefore + kTurnsMin - 1); }
+inline double least_seconds(size_t bytes, double turn_s) {
+  return turn_s * (turns_before(bytes) + kTurnsMin);
+}
 
-// How many times larger the size number `i` is than the one before; 0 where there is none.
-double size_growth(size_t i);
+// What the fewest turns take at the size number `i` of ways that took `turn_s` at the one before,
+// going by the bytes; 0 where there is no such size.
+double least_seconds_at(size_t i, double turn_s);
 
 // A guess at a turn of the ways behind the first kFewWays, by the mean call of these: the others'
 // codecs have as many bytes on average, or fewer.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/tuning/tuner.h"
@@ -27,8 +28,10 @@ class HandClock final : public Clock {
 struct Machine {
   double ns_per_byte = 0.5;
   double slow_until_s = 0;  // calls take three times as long until then
+  double colder = 1;        // as many times as long a call takes behind one of another way
   HandClock clock;
   std::vector<size_t> sizes;  // of the calls, in order
+  std::string last_way;
   double seconds_of(const CallOptions& options, size_t bytes) const {
     const double wire = tuning_wire_ratio(options.codec) * static_cast<double>(bytes) *
                         (options.plan == PlanKind::kOneShot ? 2 : 1);
@@ -48,7 +51,10 @@ struct Machine {
       }
       const size_t bytes = arguments.count * sizeof(float);
       const double slow = static_cast<double>(clock.now_ns()) * 1e-9 < slow_until_s ? 3 : 1;
-      clock.advance(slow * seconds_of(options, bytes));
+      const std::string way =
+          std::string(options.codec) + std::string(plan_kind_name(options.plan));
+      const double cold = std::exchange(last_way, way) == way ? 1 : colder;
+      clock.advance(slow * cold * seconds_of(options, bytes));
       sizes.push_back(bytes);
       return ok_status();
     };
@@ -66,7 +72,7 @@ TEST(Tuner, MeasuresEveryWayAndGivesItsTimeBack) {
   Machine machine;
   const TuningTable table = machine.tune(2);
   EXPECT_EQ(ways_at(table, 1 << 10), 8U);
-  EXPECT_EQ(ways_at(table, 512 << 10), 8U);
+  EXPECT_EQ(ways_at(table, 1 << 20), 8U);
   EXPECT_EQ(ways_at(table, 4 << 20), 4U);
   EXPECT_EQ(ways_at(table, 16 << 20), 4U);
   for (const TuningPoint& point : table.points()) {
@@ -115,7 +121,7 @@ TEST(Tuner, KeepsToItsBudgetOnMachinesOfAnySpeed) {
 
 TEST(Tuner, WhereTimeIsShortTwoCodecsSpeakForAll) {
   Machine machine;
-  machine.ns_per_byte = 1.3;
+  machine.ns_per_byte = 0.9;
   const TuningTable table = machine.tune(2);
   EXPECT_EQ(ways_at(table, 4 << 20), 4U);
   EXPECT_EQ(ways_at(table, 16 << 20), 2U);
@@ -127,6 +133,20 @@ TEST(Tuner, WhereTimeIsShortTwoCodecsSpeakForAll) {
               1, 0.05);
 }
 
+TEST(Tuner, TimesShortCallsBehindAnotherOfTheSameWay) {
+  Machine machine;
+  machine.colder = 1.5;
+  const TuningTable table = machine.tune(2);
+  CallOptions options;
+  options.codec = "int8/128";
+  options.plan = PlanKind::kTwoStep;
+  for (const size_t bytes : {1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20}) {
+    EXPECT_NEAR(table.seconds({"int8/128", PlanKind::kTwoStep}, bytes).value(),
+                machine.seconds_of(options, bytes), 2e-9)
+        << bytes;
+  }
+}
+
 // A new group's first calls are slow; the short ones, which they would spoil, come last.
 TEST(Tuner, CountsShortCallsAfterLongOnes) {
   Machine machine;
@@ -136,7 +156,7 @@ TEST(Tuner, CountsShortCallsAfterLongOnes) {
   CallOptions options;
   options.codec = "exact";
   options.plan = PlanKind::kTwoStep;
-  for (const size_t bytes : {1 << 10, 8 << 10, 64 << 10, 512 << 10}) {
+  for (const size_t bytes : {1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20}) {
     EXPECT_NEAR(table.seconds({"exact", PlanKind::kTwoStep}, bytes).value(),
                 machine.seconds_of(options, bytes), 2e-9)
         << bytes;
@@ -149,10 +169,11 @@ TEST(TuningProbes, TheRestIsLeftWhereFewWaysThenReachTheNextSize) {
   EXPECT_TRUE(rest_fits(0.064, 0.256, 0.200)) << "the next size is out of reach anyway";
   EXPECT_FALSE(rest_fits(0.064, 0.256, 0.060));
   EXPECT_TRUE(rest_fits(0.064, 0, 0.070)) << "there is no next size";
-  EXPECT_EQ(size_growth(0), 0);
-  EXPECT_EQ(size_growth(1), 8);
-  EXPECT_EQ(size_growth(5), 4);
-  EXPECT_EQ(size_growth(6), 0);
+  EXPECT_EQ(least_seconds_at(0, 1), 0);
+  EXPECT_EQ(least_seconds_at(1, 1), 16 * 3);
+  EXPECT_EQ(least_seconds_at(5, 1), 2 * 4) << "four times the bytes, half as many calls";
+  EXPECT_EQ(least_seconds_at(6, 1), 4 * 4);
+  EXPECT_EQ(least_seconds_at(7, 1), 0);
 }
 
 TEST(TuningProbes, WaysOfTwoRanksAndOfMore) {
@@ -161,8 +182,8 @@ TEST(TuningProbes, WaysOfTwoRanksAndOfMore) {
   EXPECT_EQ(ways[0], (TuningWay{"exact", PlanKind::kTwoStep}));
   EXPECT_EQ(ways[1], (TuningWay{"int8/128", PlanKind::kTwoStep}));
   EXPECT_DOUBLE_EQ(rest_turn_seconds(ways, 4, 1e-3), (2 + 4 * 3 + 2) * 1e-3);
-  EXPECT_EQ(probe_ways(512 << 10, 2, nullptr).size(), 8U);
-  EXPECT_EQ(probe_ways(512 << 10, 4, nullptr).size(), 6U);
+  EXPECT_EQ(probe_ways(1 << 20, 2, nullptr).size(), 8U);
+  EXPECT_EQ(probe_ways(1 << 20, 4, nullptr).size(), 6U);
   EXPECT_EQ(probe_ways(4 << 20, 2, nullptr).size(), 4U);
 }
 
