@@ -101,10 +101,10 @@ void write_calls(TextWriter& out, const Metrics& metrics) {
   counter("tersum_wire_bytes_received_total",
           "Encoded bytes received from other ranks, headers not counted.",
           &CallMetrics::wire_bytes_received);
+  counter("tersum_slices_sent_total", "Messages that carried them.", &CallMetrics::slices_sent);
   counter("tersum_wire_bytes_streamed_total",
           "Encoded bytes written past the caches, for ranks whose cores are far.",
           &CallMetrics::wire_bytes_streamed);
-  counter("tersum_slices_sent_total", "Messages that carried them.", &CallMetrics::slices_sent);
   out.family("tersum_call_duration_seconds", "histogram", "From the start of a call to its end.");
   for (const CallMetrics& call : metrics.calls) {
     const std::string labels = labels_of(call);

@@ -1,15 +1,17 @@
 // Operation: one collective in flight on one rank, as a state machine that only advances.
 //
-// It runs a compiled plan slice by slice: contributions are encoded straight into what travels,
-// combined by the chunk's owner straight from what arrived, and the owner's bytes are decoded by
-// everybody. It owns no thread, never waits, and knows no transport: it sends through its node.
+// It runs a compiled plan slice by slice: contributions are encoded straight into what travels (by
+// way of a buffer for peers whose cores are far), combined by the chunk's owner straight from what
+// arrived, and the owner's bytes are decoded by everybody. It owns no thread, never waits, and
+// knows no transport: it sends through its node.
 //
 // Thread safety: begin, on_message, advance, fail belong to the holder of the progress role.
 // `done`, `status` (after done) and the wait of the runtime may be used from any thread.
 // Invariants: the caller's memory is touched only between begin() and the moment `done` becomes
 // true, and only by the role's holder. An operation ends without error only after every rank's
 // descriptor was received and agreed, so no message of a completed call can still be under way to
-// this rank. Objects are pooled: no allocation after the first call of a size.
+// this rank. Objects are pooled: no allocation after the first call of a size (and
+// the first to a far peer).
 //
 // A sum whose ranks share scales runs two plans: one of its own takes the maximum of all ranks'
 // scales, and the call's follows it slice by slice, so that codes travel while other scales are

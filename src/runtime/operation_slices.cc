@@ -246,9 +246,10 @@ void Operation::add_up(PlanRun& run, const ChunkRole& role, const FlowRange& out
   const FlowPhase phase = role.finishes ? FlowPhase::kGather : FlowPhase::kReduce;
   const size_t bytes = run.plan->codec_of(phase).wire_bytes(count);
   const bool past_caches = payload != nullptr && streams(run, outs, bytes);
-  combine(run, run.own_slice(role, slice), role.own_index, count, end,
-          past_caches ? streamed_.room(bytes) : payload,
+  std::byte* const wire = past_caches ? streamed_.room(bytes) : payload;
+  combine(run, run.own_slice(role, slice), role.own_index, count, end, wire,
           role.finishes ? run.output_slice(role, slice) : nullptr, place_of(run, role, slice));
+  if (role.finishes && wire != nullptr) read_report(wire, bytes);
   if (!past_caches) return;
   streamed_.write(payload, bytes);
   bytes_streamed_ += bytes;
@@ -287,7 +288,6 @@ bool Operation::produce_slice(Node& node, PlanRun& run, uint32_t role_index) {
     trace_slice(*trace, encodes ? TraceKind::kEncode : TraceKind::kCombine, begin_ns, run, role,
                 slice, bytes);
   }
-  if (role.finishes && wire != nullptr) read_report(wire, bytes);
   send_slice(node, run, outs, slice, slot, bytes);
   for (uint32_t i = 0; i < role.adds.count; ++i) consume(node, run, role.adds.first + i, slice);
   ++state.produced;

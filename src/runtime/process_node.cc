@@ -113,9 +113,9 @@ Result<std::shared_ptr<Progress>> acquire_process_node(const CommunicatorOptions
     state.engine_ended.wait(lock);
   }
   TERSUM_RETURN_IF_ERROR(apply_environment());
-  TERSUM_RETURN_IF_ERROR(open_trace(state, options, rank, size));
   const Result<PayloadStores> stores = payload_stores();
   if (!stores.ok()) return stores.status();
+  TERSUM_RETURN_IF_ERROR(open_trace(state, options, rank, size));
   HostTransportOptions transport_options;
   transport_options.clock = &state.clock;
   transport_options.random = &state.random;

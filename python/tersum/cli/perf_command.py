@@ -121,8 +121,8 @@ def add_parser(commands: Any) -> None:
         choices=BINDINGS,
         default="cores",
         help="cores (default): each rank, of any contender, keeps to cores of its own, or to "
-        "hyper-threads where there are fewer cores; none: as the kernel likes. Of ranks started "
-        "here",
+        "hyper-threads where there are fewer cores, or shares CPUs evenly; none: as the kernel "
+        "likes. Of ranks started here",
     )
     how.add_argument("--iters", type=positive, default=20, metavar="N", help="default 20")
     how.add_argument("--warmup", type=whole, default=3, metavar="N", help="default 3")

@@ -1,7 +1,6 @@
 #include "runtime/tuning/tuner.h"
 
 #include <algorithm>
-#include <numeric>
 #include <random>
 #include <utility>
 
@@ -22,8 +21,8 @@ constexpr int kProbeRounds = 5;
 struct Probe {
   size_t bytes = 0;
   std::vector<TuningWay> ways;
-  std::vector<double> first;  // agreed: a turn of the ways, after one to warm up
-  double turn_s = 0;          // of all its calls
+  std::vector<double> first;  // agreed: the first turn of the ways that counts
+  double turn_s = 0;          // agreed: that turn, with the calls that are not timed
 };
 
 class Tuning {
@@ -161,12 +160,15 @@ Status Tuning::look_at(Probe& probe, const std::vector<TuningWay>& ways) {
     TERSUM_RETURN_IF_ERROR(run_turn(ways, probe.bytes, untimed_));
   }
   std::vector<double> agreed;
+  const int64_t turn_begun_ns = clock_.now_ns();
   TERSUM_RETURN_IF_ERROR(run_turn(ways, probe.bytes, agreed));
+  agreed.push_back(seconds_since(turn_begun_ns));
   agreed.push_back(seconds_since(begun_ns_));
   TERSUM_RETURN_IF_ERROR(agree_on_largest(agreed));
   elapsed_s_ = agreed.back();
   agreed.pop_back();
-  probe.turn_s += calls_in_a_row(probe.bytes) * std::accumulate(agreed.begin(), agreed.end(), 0.0);
+  probe.turn_s += agreed.back();
+  agreed.pop_back();
   probe.ways.insert(probe.ways.end(), ways.begin(), ways.end());
   probe.first.insert(probe.first.end(), agreed.begin(), agreed.end());
   return {};

@@ -18,7 +18,7 @@ namespace tersum {
 inline constexpr std::array<size_t, 7> kProbeSizes = {1 << 10, 16 << 10, 64 << 10, 256 << 10,
                                                       1 << 20, 4 << 20,  16 << 20};
 // Calls of one way in a row, of which the last is timed: programs call the same again and again,
-// and find its memory in the caches. What is larger than these is not there in any case.
+// and find its memory in the caches. From 4 MiB on it is not there in any case.
 inline int calls_in_a_row(size_t bytes) { return bytes < (4 << 20) ? 2 : 1; }
 // Turns before the first that counts, which also shows how long a turn takes: to warm up, where no
 // call before the timed one does.

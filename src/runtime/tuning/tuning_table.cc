@@ -10,8 +10,9 @@
 namespace tersum {
 namespace {
 
-// A quantized way must be faster by this factor, and a ring: medians of twenty calls wander by some
-// percent, those of the three to five that there is time for of large arrays by more.
+// A quantized way must be faster than exact by this factor, and a ring than other plans: medians of
+// twenty calls wander by some percent, those of the three to five that there is time for of large
+// arrays by more.
 double clear_gain(size_t bytes) { return bytes > (size_t{2} << 20) ? 1.15 : 1.05; }
 
 // Tells a whole text from one that was cut off behind a line.
@@ -79,14 +80,25 @@ std::vector<TuningOption> TuningTable::rank_ways(
     if (const auto predicted = seconds(way, bytes)) options.push_back({way, *predicted});
   }
   const double gain = clear_gain(exact_bytes);
-  const auto handicapped = [&](const TuningOption& option) {
-    const double codec = option.way.codec == "exact" ? 1 : gain;
-    const double plan = option.way.plan == PlanKind::kRing ? gain : 1;
-    return std::pair(option.seconds * codec * plan, way_key(option.way));
+  const auto handicapped_s = [&](const TuningOption& option) {
+    return option.seconds * (option.way.plan == PlanKind::kRing ? gain : 1);
   };
-  std::sort(options.begin(), options.end(), [&](const TuningOption& a, const TuningOption& b) {
-    return handicapped(a) < handicapped(b);
+  const auto faster = [&](const TuningOption& a, const TuningOption& b) {
+    return std::pair(handicapped_s(a), way_key(a.way)) <
+           std::pair(handicapped_s(b), way_key(b.way));
+  };
+  const auto lossy = std::partition(options.begin(), options.end(), [](const TuningOption& option) {
+    return option.way.codec == "exact";
   });
+  std::sort(options.begin(), lossy, faster);
+  std::sort(lossy, options.end(), faster);
+  if (lossy == options.begin()) return options;
+  // What leads the exact way that would be taken goes before it.
+  const double to_beat_s = options.front().seconds / gain;
+  const auto leading_end = std::find_if(lossy, options.end(), [&](const TuningOption& option) {
+    return handicapped_s(option) >= to_beat_s;
+  });
+  std::rotate(options.begin(), lossy, leading_end);
   return options;
 }
 

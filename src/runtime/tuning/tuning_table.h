@@ -29,9 +29,9 @@ class TuningTable {
   [[nodiscard]] std::optional<double> seconds(const TuningWay& way, size_t bytes) const;
 
   // Every way that was measured for one of `codecs`, the fastest first, except that exact comes
-  // before what is not clearly faster: noise must not cost accuracy. And so do
-  // other plans before a ring, whose ranks wait for each other most often. `exact_bytes`
-  // is the array's size as it is, `float_bytes` as float32, which is what a lossy codec's cost
+  // before what is not clearly faster, since noise must not cost accuracy, and other plans before a
+  // ring that is not clearly faster, whose ranks wait for each other most often. `exact_bytes` is
+  // the array's size as it is, `float_bytes` as float32, which is what a lossy codec's cost
   // follows.
   [[nodiscard]] std::vector<TuningOption> rank_ways(
       size_t exact_bytes, size_t float_bytes, const std::vector<std::string_view>& codecs) const;

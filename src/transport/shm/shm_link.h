@@ -61,7 +61,6 @@ class ShmLink final : public HostLink {
 
   // Input.
   bool take_units();
-  void time_line(const Unit& unit);
   bool take_unit(uint64_t available);
   bool take_message(const Unit& unit);
   bool take_inline(const Unit& unit, uint64_t available);

@@ -74,6 +74,28 @@ TEST(TuningTable, APlanMeasuredWhileSmallIsNotTakenFarBeyond) {
   EXPECT_FALSE(sample_table().seconds(kExactOneShot, 1 << 20).has_value());
 }
 
+// The first of a table with one size, at which a clear lead is 15 %.
+TuningWay first_way(double two_step, double ring, double int8, double int8_ring) {
+  constexpr size_t kBytes = 4 << 20;
+  const TuningTable table({{kExactDirect, kBytes, two_step},
+                           {{"exact", PlanKind::kRing}, kBytes, ring},
+                           {kInt8Direct, kBytes, int8},
+                           {{"int8/128", PlanKind::kRing}, kBytes, int8_ring}});
+  return table.rank_ways(kBytes, kBytes, {"exact", "int8/128"}).front().way;
+}
+
+TEST(TuningTable, RanksWhatLeadsClearlyFirst) {
+  constexpr TuningWay kExactRing{"exact", PlanKind::kRing};
+  EXPECT_EQ(first_way(1.00, 0.90, 2, 2), kExactDirect) << "a ring needs a lead";
+  EXPECT_EQ(first_way(1.00, 0.85, 2, 2), kExactRing);
+  EXPECT_EQ(first_way(1.00, 2, 0.90, 2), kExactDirect) << "a codec needs a lead";
+  EXPECT_EQ(first_way(1.00, 2, 0.85, 2), kInt8Direct);
+  EXPECT_EQ(first_way(1.00, 0.85, 0.84, 2), kExactRing) << "over a ring that is taken, too";
+  EXPECT_EQ(first_way(1.00, 0.85, 0.73, 2), kInt8Direct);
+  EXPECT_EQ(first_way(1.00, 2, 2, 0.80), kExactDirect) << "a codec's ring needs both leads";
+  EXPECT_EQ(first_way(1.00, 2, 2, 0.75), (TuningWay{"int8/128", PlanKind::kRing}));
+}
+
 TEST(TuningTable, TextRoundTripsAndForeignOrDamagedTextIsIgnored) {
   const TuningTable table = sample_table();
   const std::string text = table.to_text("this host");

@@ -12,13 +12,18 @@ namespace {
 constexpr int64_t kNearNs = 50;
 constexpr int64_t kFarNs = 150;
 
-// As far away as a peer of another chiplet is: a clock that moves on by that much at every look.
-class SteppingClock final : public Clock {
+// Every look takes longer than the next by `line_ns`: as if what is looked at first came from that
+// far away, whatever else looks at the clock in between.
+class SlowingClock final : public Clock {
  public:
-  [[nodiscard]] int64_t now_ns() const override { return now_ns_ += step_ns; }
-  int64_t step_ns = kNearNs;
+  [[nodiscard]] int64_t now_ns() const override {
+    step_ns_ -= line_ns;
+    return now_ns_ += step_ns_;
+  }
+  int64_t line_ns = kNearNs;
 
  private:
+  mutable int64_t step_ns_ = 10'000'000;  // enough for 60,000 looks at the farthest
   mutable int64_t now_ns_ = 0;
 };
 
@@ -40,6 +45,17 @@ TEST(LineDistance, TakesOneFarLineInFourForAFarPeerAndOneInTenForInterrupts) {
   EXPECT_FALSE(interrupted.far());
 }
 
+TEST(LineDistance, IsWhatTheFirstLookTakesLongerThanTheSecond) {
+  constexpr std::byte kLine{};
+  for (const int64_t line_ns : {kNearNs, kFarNs}) {
+    SlowingClock clock;
+    clock.line_ns = line_ns;
+    LineDistance distance;
+    for (int i = 0; i < 4; ++i) distance.time(clock, &kLine);
+    EXPECT_EQ(distance.far(), line_ns == kFarNs);
+  }
+}
+
 // Messages from a to b; then whether b takes a for far.
 bool far_after(Endpoint& a, Endpoint& b, Link* link, size_t messages) {
   const std::array<std::byte, 8> bytes{};
@@ -53,22 +69,22 @@ bool far_after(Endpoint& a, Endpoint& b, Link* link, size_t messages) {
 }
 
 TEST(LineDistance, OfALinkFollowsTheLinesThatArrive) {
-  SteppingClock clock;
+  SlowingClock clock;
   Endpoint a;
   Endpoint b({}, true, &clock);
   Link* link = link_up(a, b, TransportKind::kSharedMemory);
   ASSERT_NE(link, nullptr);
   EXPECT_FALSE(far_after(a, b, link, 200));
-  clock.step_ns = kFarNs;
+  clock.line_ns = kFarNs;
   EXPECT_TRUE(far_after(a, b, link, 200));
-  clock.step_ns = kNearNs;
+  clock.line_ns = kNearNs;
   EXPECT_FALSE(far_after(a, b, link, 200));
 }
 
 TEST(LineDistance, DoesNotCountWhereStoresAreNamed) {
   for (const PayloadStores stores : {PayloadStores::kCached, PayloadStores::kStreamed}) {
-    SteppingClock clock;
-    clock.step_ns = stores == PayloadStores::kCached ? kFarNs : kNearNs;
+    SlowingClock clock;
+    clock.line_ns = stores == PayloadStores::kCached ? kFarNs : kNearNs;
     Endpoint a;
     Endpoint b({}, true, &clock, stores);
     Link* link = link_up(a, b, TransportKind::kSharedMemory);
@@ -78,8 +94,8 @@ TEST(LineDistance, DoesNotCountWhereStoresAreNamed) {
 }
 
 TEST(LineDistance, OfATcpLinkIsNear) {
-  SteppingClock clock;
-  clock.step_ns = kFarNs;
+  SlowingClock clock;
+  clock.line_ns = kFarNs;
   Endpoint a;
   Endpoint b({}, true, &clock, PayloadStores::kStreamed);
   Link* link = link_up(a, b, TransportKind::kTcp);
