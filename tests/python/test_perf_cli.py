@@ -204,6 +204,16 @@ def test_an_array_cut_into_tensors_and_into_calls(tmp_path: Path) -> None:
     assert "exact auto (7 coalesced)" in done.stdout
 
 
+def test_short_calls_are_held_to_the_bound_of_the_plan_that_they_take() -> None:
+    # The whole array goes by two_step, each of its tensors by one_shot, whose errors differ.
+    done = perf(
+        *("--coalesce", "1000", "--codec", "int8", "--transport", "tcp", "--iters", "1"),
+        *("--min-bytes", "4096000", "--max-bytes", "4096000", "--warmup", "1"),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "# wrong elements: 0" in done.stdout
+
+
 @pytest.mark.parametrize("redop", ["avg", "max", "min"])
 def test_other_reductions(tmp_path: Path, redop: str) -> None:
     path = tmp_path / "rows.json"

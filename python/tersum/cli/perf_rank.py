@@ -287,18 +287,19 @@ def _bounds(
         scale = group.size if options.redop == "avg" else 1
         sums = scale * sum_absmax
 
-        def bound_of(length: int) -> perf_data.Floats:
+        def bound_of(plan: str, length: int) -> perf_data.Floats:
             bounds = np.empty_like(absmax)
             group._core.error_bounds(
-                *(options.op, choice.codec, choice.plan, length, options.dtype),
-                *(absmax, sums, bounds),
+                *(options.op, choice.codec, plan, length, options.dtype), *(absmax, sums, bounds)
             )
             return bounds
 
-        bound = bound_of(count // group.size if options.op == "reduce_scatter" else count)
+        length = count // group.size if options.op == "reduce_scatter" else count
+        bound = bound_of(choice.plan, length)
         if contender.split:  # pieces may take another plan, of another bound
             piece = -(-count // int(contender.split.split()[0]))
-            bound = np.maximum(bound, bound_of(piece))
+            plan = _choice(group, contender, piece, options).plan
+            bound = np.maximum(bound, bound_of(plan, piece))
         bound /= scale
     else:
         bound = np.empty_like(absmax)
