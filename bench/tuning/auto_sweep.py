@@ -19,6 +19,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from rank_processes import size_name
+
 # (least bytes, most bytes, iterations). Each band begins one size early and makes many short calls:
 # in the first tenths of a second the scheduler has not yet given each rank a core of its own.
 BANDS = [
@@ -59,11 +61,12 @@ def compare(exact: dict[str, Any], auto: dict[str, Any]) -> bool:
     lost_us = auto["time_us"] - exact["time_us"]
     ratio = auto["time_us"] / exact["time_us"]
     slower = not same and ratio > SLOWER and lost_us > SLOWER_US
-    kib = auto["bytes"] >> 10
-    size = f"{kib} KiB" if kib < 1024 else f"{kib >> 10} MiB"
     times = " | ".join(f"{row['time_us']:,.1f} us" for row in (exact, auto))
     verdict = "the same path" if same else "slower" if slower else ""
-    print(f"| {size} | {times} | {path_of(auto)} | {ratio:.2f} | {verdict} |", flush=True)
+    print(
+        f"| {size_name(auto['bytes'])} | {times} | {path_of(auto)} | {ratio:.2f} | {verdict} |",
+        flush=True,
+    )
     return slower
 
 

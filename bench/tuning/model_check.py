@@ -24,17 +24,15 @@ import argparse
 import itertools
 import json
 import math
-import multiprocessing
 import os
-import queue
 import statistics
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from rank_processes import run_ranks, size_name
 
 import tersum
 from tersum.cli.perf_binding import BINDINGS, Cpus, binding_text, cpus_by_rank
@@ -88,7 +86,7 @@ def run_rank(rank: int, job: Job, store: str, results: Any) -> None:
     if job.cpus:
         os.sched_setaffinity(0, job.cpus[rank])
     with tersum.Communicator(
-        rank, job.ranks, f"file://{store}", transport=job.transport, timeout_ms=120_000
+        rank, job.ranks, store, transport=job.transport, timeout_ms=120_000
     ) as group:
         for size in SIZES:
             group.tune(fresh=True)
@@ -141,36 +139,13 @@ def largest(group: tersum.Communicator, values: Any) -> Any:
 
 
 def run_group(job: Job) -> list[list[dict[str, Any]]]:
-    """Rows per size; ranks are processes of their own, without a cache of former tunings."""
+    """Rows per size; ranks have no cache of former tunings."""
     os.environ["TERSUM_CACHE_DIR"] = ""
-    context = multiprocessing.get_context("spawn")
-    results = context.Queue()
-    with tempfile.TemporaryDirectory() as folder:
-        store = str(Path(folder) / "store")
-        processes = [
-            context.Process(target=run_rank, args=(rank, job, store, results))
-            for rank in range(job.ranks)
-        ]
-        for process in processes:
-            process.start()
-        sizes = []
-        while len(sizes) < len(SIZES):
-            try:
-                sizes.append(results.get(timeout=1))
-            except queue.Empty:
-                if any(process.exitcode not in (None, 0) for process in processes):
-                    sys.exit("a rank failed")
-        for process in processes:
-            process.join()
+    sizes: list[list[dict[str, Any]]] = run_ranks(job.ranks, run_rank, (job,), len(SIZES))
     for rows in sizes:
         for row in rows:
             row["transport"] = job.transport
     return sizes
-
-
-def size_name(size: int) -> str:
-    """``64 KiB``."""
-    return f"{size >> 10} KiB" if size < 1 << 20 else f"{size >> 20} MiB"
 
 
 def print_predictions(rows: list[dict[str, Any]]) -> None:

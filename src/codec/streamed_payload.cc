@@ -21,20 +21,19 @@ std::byte* StreamedPayload::room(size_t bytes) {
   return room_;
 }
 
-void StreamedPayload::write(std::byte* payload, size_t bytes) const {
-  stream_payload(payload, {room_, bytes});
+void StreamedPayload::write(std::span<std::byte> payload) const {
+  stream_payload(payload.data(), {room_, payload.size()});
 }
 
 void StreamedPayload::encode(const Codec& codec, const void* values, size_t count,
-                             std::byte* payload, const SlicePlace& place) {
-  const size_t bytes = codec.wire_bytes(count);
+                             std::span<std::byte> payload, const SlicePlace& place) {
   // Values that travel as they are need no coding.
   if (codec.spec().base == "exact" && !place.added.is_any()) {
-    stream_payload(payload, {static_cast<const std::byte*>(values), bytes});
+    stream_payload(payload.data(), {static_cast<const std::byte*>(values), payload.size()});
     return;
   }
-  codec.encode(values, count, room(bytes), place);
-  write(payload, bytes);
+  codec.encode(values, count, room(payload.size()), place);
+  write(payload);
 }
 
 }  // namespace tersum

@@ -21,9 +21,9 @@ class StreamedPayload {
  public:
   // Where a payload of `bytes` is made that write() moves to its place: aligned to 64 bytes.
   std::byte* room(size_t bytes);
-  void write(std::byte* payload, size_t bytes) const;
-  // The same bits as codec.encode().
-  void encode(const Codec& codec, const void* values, size_t count, std::byte* payload,
+  void write(std::span<std::byte> payload) const;
+  // The same bits as codec.encode(), to all of `payload`.
+  void encode(const Codec& codec, const void* values, size_t count, std::span<std::byte> payload,
               const SlicePlace& place);
 
  private:

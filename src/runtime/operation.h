@@ -10,8 +10,8 @@
 // Invariants: the caller's memory is touched only between begin() and the moment `done` becomes
 // true, and only by the role's holder. An operation ends without error only after every rank's
 // descriptor was received and agreed, so no message of a completed call can still be under way to
-// this rank. Objects are pooled: no allocation after the first call of a size (and
-// the first to a far peer).
+// this rank. Objects are pooled: no allocation after the first call of a size (and the first to a
+// far peer).
 //
 // A sum whose ranks share scales runs two plans: one of its own takes the maximum of all ranks'
 // scales, and the call's follows it slice by slice, so that codes travel while other scales are
@@ -155,9 +155,9 @@ class Operation final : public WorkImpl {
   bool advance_jobs(Node& node, PlanRun& run);
   bool produce_slice(Node& node, PlanRun& run, uint32_t role_index);
   void encode(const PlanRun& run, const ChunkRole& role, const FlowRange& outs, uint32_t slice,
-              std::byte* payload);
+              std::span<std::byte> payload);
   void add_up(PlanRun& run, const ChunkRole& role, const FlowRange& outs, uint32_t slice,
-              std::byte* payload);
+              std::span<std::byte> payload);
   void copy_payload(const PlanRun& run, const FlowRange& outs, std::byte* payload,
                     std::span<const std::byte> arrived);
   bool encode_replicated(Node& node, PlanRun& run, uint32_t role_index);

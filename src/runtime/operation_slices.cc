@@ -218,41 +218,38 @@ void Operation::combine(const PlanRun& run, const std::byte* own, size_t own_ind
 
 // This rank's contribution to a slice, as the payload of a message to `outs`.
 void Operation::encode(const PlanRun& run, const ChunkRole& role, const FlowRange& outs,
-                       uint32_t slice, std::byte* payload) {
+                       uint32_t slice, std::span<std::byte> payload) {
   const Codec& codec = *run.plan->codec;
   const std::byte* const own = run.own_slice(role, slice);
   const size_t count = run.plan->slice_count(role, slice);
-  const size_t bytes = codec.wire_bytes(count);
-  if (!streams(run, outs, bytes)) {
-    codec.encode(own, count, payload, place_of(run, role, slice));
+  if (!streams(run, outs, payload.size())) {
+    codec.encode(own, count, payload.data(), place_of(run, role, slice));
     return;
   }
   streamed_.encode(codec, own, count, payload, place_of(run, role, slice));
-  bytes_streamed_ += bytes;
+  bytes_streamed_ += payload.size();
 }
 
 // What has arrived of a slice and this rank's contribution: to the output where that is finished,
-// and to the payload of a message to `outs`, if it is null to none.
+// and to the payload of a message to `outs`, which is empty if there is none.
 void Operation::add_up(PlanRun& run, const ChunkRole& role, const FlowRange& outs, uint32_t slice,
-                       std::byte* payload) {
+                       std::span<std::byte> payload) {
   wires_.clear();
   for (uint32_t i = 0; i < role.adds.count; ++i) {
     wires_.push_back(run.inbox(role.adds.first + i, slice).payload.data());
   }
-  const size_t count = run.plan->slice_count(role, slice);
   const bool divides = role.finishes && run.arrays.op == ReduceOp::kAverage;
   const CombineFinish end{run.arrays.op, divides ? ranks() : 1,
                           role.finishes ? run.plan->gathered_ranks : 1U};
-  const FlowPhase phase = role.finishes ? FlowPhase::kGather : FlowPhase::kReduce;
-  const size_t bytes = run.plan->codec_of(phase).wire_bytes(count);
-  const bool past_caches = payload != nullptr && streams(run, outs, bytes);
-  std::byte* const wire = past_caches ? streamed_.room(bytes) : payload;
-  combine(run, run.own_slice(role, slice), role.own_index, count, end, wire,
-          role.finishes ? run.output_slice(role, slice) : nullptr, place_of(run, role, slice));
-  if (role.finishes && wire != nullptr) read_report(wire, bytes);
+  const bool past_caches = streams(run, outs, payload.size());
+  std::byte* const wire = past_caches ? streamed_.room(payload.size()) : payload.data();
+  combine(run, run.own_slice(role, slice), role.own_index, run.plan->slice_count(role, slice), end,
+          wire, role.finishes ? run.output_slice(role, slice) : nullptr,
+          place_of(run, role, slice));
+  if (role.finishes && wire != nullptr) read_report(wire, payload.size());
   if (!past_caches) return;
-  streamed_.write(payload, bytes);
-  bytes_streamed_ += bytes;
+  streamed_.write(payload);
+  bytes_streamed_ += payload.size();
 }
 
 bool Operation::produce_slice(Node& node, PlanRun& run, uint32_t role_index) {
@@ -275,14 +272,14 @@ bool Operation::produce_slice(Node& node, PlanRun& run, uint32_t role_index) {
     }
     slot = std::move(reserved).value();
   }
-  std::byte* const wire = slot ? slot.bytes().data() : nullptr;
+  const auto payload = slot ? slot.bytes().first(bytes) : std::span<std::byte>();
   measure_own(run, role, slice);
   const bool encodes = role.adds.count == 0 && !role.finishes;
   const int64_t begin_ns = trace_start(node.trace());
   if (encodes) {
-    encode(run, role, outs, slice, wire);
+    encode(run, role, outs, slice, payload);
   } else {
-    add_up(run, role, outs, slice, wire);
+    add_up(run, role, outs, slice, payload);
   }
   if (TraceRecorder* trace = node.trace()) {
     trace_slice(*trace, encodes ? TraceKind::kEncode : TraceKind::kCombine, begin_ns, run, role,
@@ -311,7 +308,7 @@ bool Operation::encode_replicated(Node& node, PlanRun& run, uint32_t role_index)
   }
   measure_own(run, role, slice);
   const int64_t begin_ns = trace_start(node.trace());
-  encode(run, role, role.partials, slice, slot->bytes().data());
+  encode(run, role, role.partials, slice, slot->bytes().first(bytes));
   if (TraceRecorder* trace = node.trace()) {
     trace_slice(*trace, TraceKind::kEncode, begin_ns, run, role, slice, bytes);
   }

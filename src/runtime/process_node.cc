@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "base/log.h"
+#include "base/name_table.h"
 #include "codec/force_isa.h"
 #include "platform/environment.h"
 #include "platform/system_clock.h"
@@ -53,10 +54,12 @@ void write_trace_at_exit() {
 }
 
 Result<PayloadStores> payload_stores() {
+  static constexpr NamedValue<PayloadStores> kNames[] = {{PayloadStores::kAuto, ""},
+                                                         {PayloadStores::kAuto, "auto"},
+                                                         {PayloadStores::kCached, "cached"},
+                                                         {PayloadStores::kStreamed, "streamed"}};
   const std::string text = environment_variable("TERSUM_SHM_STORES").value_or("");
-  if (text.empty() || text == "auto") return PayloadStores::kAuto;
-  if (text == "cached") return PayloadStores::kCached;
-  if (text == "streamed") return PayloadStores::kStreamed;
+  if (const auto named = value_named<PayloadStores>(kNames, text)) return *named;
   return invalid_argument("TERSUM_SHM_STORES is '" + text +
                           "'; set it to auto, cached or streamed, or leave it out");
 }

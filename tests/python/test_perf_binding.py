@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import subprocess
@@ -17,11 +16,9 @@ from tersum.cli.perf_binding import binding_text, cpus_by_rank, on_all_cpus
 from tersum.cli.perf_options import PerfOptions
 from tersum.cli.perf_spawn import child_code
 
-_OPTIONS = PerfOptions(
-    **{"op": "all_reduce", "redop": "sum", "dtype": "float32", "codecs": ("exact",)},
-    **{"plans": ("auto",), "transport": "tcp", "sizes": (4096,), "iters": 20, "warmup": 1},
-    **{"seed": 1, "compare": (), "timeout_ms": 1000, "streams": 0, "link_bits_per_s": 0},
-)
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from perf_samples import sample_options
 
 
 @pytest.fixture
@@ -85,9 +82,8 @@ def test_a_child_is_bound_before_it_imports_anything() -> None:
 
 
 def test_cpus_travel_with_the_options() -> None:
-    options = dataclasses.replace(_OPTIONS, cpus=((0, 2), (1, 3)))
-    assert PerfOptions.from_json(json.loads(json.dumps(options.to_json()))) == options
-    assert PerfOptions.from_json(json.loads(json.dumps(_OPTIONS.to_json()))) == _OPTIONS
+    for options in (sample_options(cpus=((0, 2), (1, 3))), sample_options()):
+        assert PerfOptions.from_json(json.loads(json.dumps(options.to_json()))) == options
 
 
 def test_cpus_are_written_as_taskset_does() -> None:

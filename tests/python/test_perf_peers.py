@@ -16,9 +16,13 @@ import tersum
 from tersum import _core
 from tersum.cli import perf_table
 from tersum.cli.perf_binding import cpus_by_rank
-from tersum.cli.perf_options import LIBRARIES, PerfOptions
+from tersum.cli.perf_options import LIBRARIES
 from tersum.cli.perf_peers import DEFAULT_FOLDER, PEERS, Job, Turns, why_not
 from tersum.cli.perf_rank import _turns
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from perf_samples import sample_options
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILT = ROOT / DEFAULT_FOLDER
@@ -76,15 +80,6 @@ def libraries(path: Path) -> list[str]:
     return [row["library"] for row in rows]
 
 
-def options(**changes: Any) -> PerfOptions:
-    values: dict[str, Any] = {
-        **{"op": "all_reduce", "redop": "sum", "dtype": "float32", "codecs": ("exact",)},
-        **{"plans": ("auto",), "transport": "tcp", "sizes": (4096,), "iters": 20, "warmup": 1},
-        **{"seed": 1, "compare": (), "timeout_ms": 1000, "streams": 0, "link_bits_per_s": 0},
-    }
-    return PerfOptions(**{**values, **changes})
-
-
 def test_what_is_not_there_is_skipped_with_the_reason(tmp_path: Path) -> None:
     rows = tmp_path / "rows.json"
     names = [name for name in LIBRARIES if name != "gloo"]
@@ -108,8 +103,8 @@ def test_what_programs_cannot_do(
     tmp_path: Path, changes: dict[str, str], local: bool, words: str
 ) -> None:
     program(tmp_path, fake())
-    assert why_not("oneccl", tmp_path, options(), True) == ""
-    assert words in why_not("oneccl", tmp_path, options(**changes), local)
+    assert why_not("oneccl", tmp_path, sample_options(), True) == ""
+    assert words in why_not("oneccl", tmp_path, sample_options(**changes), local)
 
 
 def test_all_names_every_library_once(tmp_path: Path) -> None:
@@ -189,7 +184,7 @@ def test_a_rank_without_a_job_reports_nothing_of_its_own() -> None:
 @pytest.mark.parametrize("ranks", [2, 3, 8])
 @pytest.mark.parametrize("iters", [1, 4, 20, 500])
 def test_values_do_not_overflow_within_a_turn(ranks: int, iters: int) -> None:
-    turns = _turns(ranks, options(in_place=True, iters=iters))
+    turns = _turns(ranks, sample_options(in_place=True, iters=iters))
     assert 1 <= turns <= iters
     calls = -(-iters // turns) + 1  # the first one is not timed
     assert float(ranks) ** calls < 2.0**110
@@ -217,7 +212,7 @@ def _why_outdated(name: str) -> str:
 @pytest.mark.parametrize("transport", ["tcp", "shm"])
 @pytest.mark.parametrize("name", list(PEERS))
 def test_a_real_library_sums_exactly(tmp_path: Path, name: str, transport: str) -> None:
-    reason = why_not(name, BUILT, options(), True) or _why_outdated(name)
+    reason = why_not(name, BUILT, sample_options(), True) or _why_outdated(name)
     if reason:
         pytest.skip(f"{name}: {reason}")
     rows = tmp_path / "rows.json"

@@ -57,6 +57,7 @@ class Tuning {
   Status measure(const Probe& probe, double turns_s);
   TuningTable smooth_table();
   Status run_turn(const std::vector<TuningWay>& ways, size_t bytes, std::vector<double>& seconds);
+  Status call(const TuningWay& way, size_t bytes);
   Status time_call(const TuningWay& way, size_t bytes, std::vector<double>& seconds);
   Status agree_on_largest(std::vector<double>& values);
   Result<TuningTable> agreed_cache();
@@ -78,7 +79,6 @@ class Tuning {
   std::vector<float> output_;
   std::vector<Probe> probes_;
   std::vector<TuningPoint> points_;
-  std::vector<double> untimed_;  // of calls that only warm up
   int64_t begun_ns_ = 0;
   double elapsed_s_ = 0;   // agreed
   double few_turn_s_ = 0;  // agreed: the first ways, at the size that was looked at last
@@ -97,7 +97,7 @@ void Tuning::grow_arrays(size_t count) {
   }
 }
 
-Status Tuning::time_call(const TuningWay& way, size_t bytes, std::vector<double>& seconds) {
+Status Tuning::call(const TuningWay& way, size_t bytes) {
   const CallArguments arguments{Collective::kAllReduce,
                                 input_.data(),
                                 output_.data(),
@@ -108,8 +108,12 @@ Status Tuning::time_call(const TuningWay& way, size_t bytes, std::vector<double>
   CallOptions options;
   options.codec = way.codec;
   options.plan = way.plan;
+  return run_call_(arguments, options);
+}
+
+Status Tuning::time_call(const TuningWay& way, size_t bytes, std::vector<double>& seconds) {
   const int64_t begun_ns = clock_.now_ns();
-  TERSUM_RETURN_IF_ERROR(run_call_(arguments, options));
+  TERSUM_RETURN_IF_ERROR(call(way, bytes));
   seconds.push_back(seconds_since(begun_ns));
   return {};
 }
@@ -118,12 +122,9 @@ Status Tuning::time_call(const TuningWay& way, size_t bytes, std::vector<double>
 Status Tuning::run_turn(const std::vector<TuningWay>& ways, size_t bytes,
                         std::vector<double>& seconds) {
   for (const TuningWay& way : ways) {
-    for (int call = 1; call < calls_in_a_row(bytes); ++call) {
-      TERSUM_RETURN_IF_ERROR(time_call(way, bytes, untimed_));
-    }
+    for (int i = 1; i < calls_in_a_row(bytes); ++i) TERSUM_RETURN_IF_ERROR(call(way, bytes));
     TERSUM_RETURN_IF_ERROR(time_call(way, bytes, seconds));
   }
-  untimed_.clear();
   return {};
 }
 
@@ -157,7 +158,7 @@ Status Tuning::look_at_all_sizes() {
 Status Tuning::look_at(Probe& probe, const std::vector<TuningWay>& ways) {
   grow_arrays(probe.bytes / sizeof(float));
   for (int turn = 0; turn < turns_before(probe.bytes); ++turn) {
-    TERSUM_RETURN_IF_ERROR(run_turn(ways, probe.bytes, untimed_));
+    for (const TuningWay& way : ways) TERSUM_RETURN_IF_ERROR(call(way, probe.bytes));
   }
   std::vector<double> agreed;
   const int64_t turn_begun_ns = clock_.now_ns();

@@ -17,6 +17,7 @@
 #include "codec/learned_clip.h"
 #include "coded_slices.h"
 #include "nasty_values.h"
+#include "normal_floats.h"
 
 namespace tersum {
 namespace {
@@ -26,14 +27,6 @@ using testing::HasSubstr;
 
 const Codec& codec_of(const std::string& spec, DataType type = DataType::kFloat32) {
   return *find_codec(spec, type, ReduceOp::kSum).value();
-}
-
-std::vector<float> normal_floats(uint64_t seed, size_t count, float scale = 1) {
-  std::mt19937_64 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(count);
-  for (float& value : values) value = scale * normal(random);
-  return values;
 }
 
 double rel_error(const std::vector<float>& exact, const std::vector<float>& got) {

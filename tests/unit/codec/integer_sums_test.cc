@@ -16,6 +16,7 @@
 #include "codec/kernels/wide_codes.h"
 #include "codec/shared_sums.h"
 #include "hex_bytes.h"
+#include "normal_floats.h"
 
 namespace tersum {
 namespace {
@@ -158,14 +159,6 @@ TEST(IntegerSums, AreTheGoldenOnesOnEveryInstructionSet) {
   ASSERT_TRUE(force_isa("").ok());
 }
 
-Floats normal_values(size_t count, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::normal_distribution<float> normal;
-  Floats values(count);
-  std::generate(values.begin(), values.end(), [&] { return normal(random); });
-  return values;
-}
-
 // Slices may be cut at any block, and parts of them decoded, across tiles.
 TEST(IntegerSums, ACutSliceHasTheSameCodesAndValues) {
   constexpr uint32_t kRanks = 5;
@@ -173,7 +166,7 @@ TEST(IntegerSums, ACutSliceHasTheSameCodesAndValues) {
   constexpr size_t kCut = 3200;
   const Codec& whole = codec_of("sum8/64+sr");
   const Codec& codec = whole.shared_sums()->partials(kRanks);
-  const Floats values = normal_values(kCount, kSeed);
+  const Floats values = normal_floats(kSeed, kCount);
   Scales shared((kCount + 63) / 64, 0);
   whole.shared_sums()->measure(values.data(), kCount, kRanks, {}, shared.data());
   SlicePlace place;
@@ -205,7 +198,7 @@ TEST(IntegerSums, RoundedAtRandomTheyHaveNoBias) {
   std::vector<Floats> ranks;
   Scales shared(kCount / 256, 0);
   for (uint32_t rank = 0; rank < kRanks; ++rank) {
-    ranks.push_back(normal_values(kCount, kSeed + rank));
+    ranks.push_back(normal_floats(kSeed + rank, kCount));
     sums.measure(ranks.back().data(), kCount, kRanks, {}, shared.data());
   }
   std::vector<double> total(kCount), squares(kCount);

@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
-#include <random>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -19,6 +18,7 @@
 #include "codec/kronecker_transforms.h"
 #include "coded_slices.h"
 #include "golden_transforms.h"
+#include "normal_floats.h"
 #include "tersum/codec_info.h"
 
 namespace tersum {
@@ -30,17 +30,9 @@ using Bytes = std::vector<std::byte>;
 
 constexpr uint64_t kSeed = 20261122;
 
-Floats normal_values(size_t count, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::normal_distribution<float> normal;
-  Floats values(count);
-  for (float& value : values) value = normal(random);
-  return values;
-}
-
 // Orthogonal by Gram and Schmidt, its columns then multiplied by numbers up to `stretch`.
 Floats random_matrix(size_t side, double stretch, uint64_t seed) {
-  const Floats drawn = normal_values(side * side, seed);
+  const Floats drawn = normal_floats(seed, side * side);
   std::vector<std::vector<double>> rows(side);
   for (size_t r = 0; r < side; ++r) {
     rows[r].assign(drawn.begin() + static_cast<ptrdiff_t>(r * side),
@@ -74,7 +66,7 @@ struct Sides {
 std::string registered(const Sides& sides) {
   const Floats p1 = random_matrix(sides.rows, sides.stretch, kSeed);
   const Floats p2 = random_matrix(sides.columns, sides.stretch, kSeed + 1);
-  Floats diagonal = normal_values(sides.channels, kSeed + 2);
+  Floats diagonal = normal_floats(kSeed + 2, sides.channels);
   for (float& factor : diagonal) factor += factor < 0 ? -0.1F : 0.1F;
   return register_kronecker(p1, p2, diagonal).value();
 }
@@ -102,7 +94,7 @@ TEST_P(KroneckerSides, GiveBackWhatTheyWere) {
   const Codec& codec = codec_of(base + "+" + registered(sides));
   for (const size_t count : {1UL, 31UL, 2 * block, 7001UL}) {
     const SlicePlace place = place_at(3 * size_t{codec.block()});
-    const Floats values = normal_values(count, kSeed + count);
+    const Floats values = normal_floats(kSeed + count, count);
     const Floats back = decode(codec, encode(codec, values, place), count, place);
     double error = 0;
     double energy = 0;
@@ -129,7 +121,7 @@ TEST_P(KroneckerSides, CodeTheProduct) {
   const std::string modifier = registered(sides);
   const KroneckerTransform& transform =
       kronecker_transform(find_kronecker_transform(modifier.substr(10)).value());
-  const Floats values = normal_values(block, kSeed);
+  const Floats values = normal_floats(kSeed, block);
   std::vector<double> half(block);
   Floats product(block);
   const size_t columns = sides.columns;
@@ -167,12 +159,12 @@ TEST_P(KroneckerSides, SumsAreThoseOfTheirDecodings) {
   const Codec& codec = codec_of(base + "+" + registered(sides));
   constexpr size_t kCount = 5000;
   const SlicePlace place = place_at(5 * size_t{codec.block()});
-  const Floats own = normal_values(kCount, 1);
+  const Floats own = normal_floats(1, kCount);
   std::vector<Bytes> wires;
   std::vector<const std::byte*> pointers;
   std::vector<double> exact(own.begin(), own.end());
   for (uint64_t peer = 0; peer < 3; ++peer) {
-    wires.push_back(encode(codec, normal_values(kCount, peer + 2), place));
+    wires.push_back(encode(codec, normal_floats(peer + 2, kCount), place));
     const Floats decoded = decode(codec, wires.back(), kCount, place);
     for (size_t i = 0; i < kCount; ++i) exact[i] += decoded[i];
   }
@@ -191,7 +183,7 @@ TEST_P(KroneckerSides, EveryInstructionSetGivesTheSameBits) {
   const size_t block = sides.rows * sides.columns;
   const std::string base = block == 16 ? "nvfp4" : "int8/" + std::to_string(block);
   const Codec& codec = codec_of(base + "+" + registered(sides));
-  const Floats values = normal_values(9001, kSeed);
+  const Floats values = normal_floats(kSeed, 9001);
   const SlicePlace place = place_at(7 * size_t{codec.block()});
   Bytes wire;
   Floats back;

@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "codec/codec.h"
 #include "codec/kernels/dispatch.h"
 #include "codec/kernels/random_rounding.h"
+#include "normal_floats.h"
 
 namespace tersum {
 namespace {
@@ -25,14 +25,6 @@ constexpr uint64_t kKey = 0x0123456789abcdef;
 
 const Codec& codec_of(const std::string& spec, DataType type = DataType::kFloat32) {
   return *find_codec(spec, type, ReduceOp::kSum).value();
-}
-
-Floats normal_values(size_t count, uint64_t seed = kSeed) {
-  std::mt19937_64 random(seed);
-  std::normal_distribution<float> normal;
-  Floats values(count);
-  std::generate(values.begin(), values.end(), [&] { return normal(random); });
-  return values;
 }
 
 Bytes encode(const Codec& codec, const Floats& values, const SlicePlace& place) {
@@ -87,7 +79,7 @@ class Unbiased : public testing::TestWithParam<const char*> {};
 // A value x between the levels l and h has the variance (x - l)(h - x). Those that lie so near to a
 // level that the other one is rare are left out, by x alone.
 TEST_P(Unbiased, TheMeanOfManyCodingsIsTheValue) {
-  const Floats values = normal_values(16384);
+  const Floats values = normal_floats(kSeed, 16384);
   const Samples samples = draw_samples(codec_of(GetParam()), values, kDraws);
   ChiSquare chi;
   for (size_t i = 0; i < values.size(); ++i) {
@@ -109,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(Formats, Unbiased,
 
 // Turned values have many levels; their variance is that of the samples.
 TEST(Rounding, AHadamardTransformKeepsTheMean) {
-  const Floats values = normal_values(16384);
+  const Floats values = normal_floats(kSeed, 16384);
   const Samples samples = draw_samples(codec_of("int4/128+hadamard+sr"), values, kDraws);
   ChiSquare chi;
   for (size_t i = 0; i < values.size(); ++i) {
@@ -128,7 +120,7 @@ double norm(const std::vector<double>& values) {
 
 // Nearest rounding gives the same again and again: its mean is as far off as its first.
 TEST(Rounding, NearestKeepsItsBias) {
-  const Floats values = normal_values(16384);
+  const Floats values = normal_floats(kSeed, 16384);
   const double length = norm({values.begin(), values.end()});
   const auto bias = [&](const char* spec) {
     return norm(draw_samples(codec_of(spec), values, kDraws).sum) / kDraws / length;
@@ -142,7 +134,7 @@ TEST(Rounding, OneCodingIsWithinAWholeStep) {
   for (const char* const spec : {"int8/128+sr", "int2/32+sr", "mxfp4+sr", "nf4/64+sr"}) {
     const Codec& codec = codec_of(spec);
     const size_t block = codec.spec().block;
-    const Floats values = normal_values(8192);
+    const Floats values = normal_floats(kSeed, 8192);
     double farthest = 0;
     for (uint64_t draw = 0; draw < 20; ++draw) {
       const Floats back = round_trip(codec, values, {0, nullptr, draw});
@@ -167,7 +159,7 @@ TEST(Rounding, OneCodingIsWithinAWholeStep) {
 TEST(Rounding, SlicesGiveTheSameCodesWhereverTheyAreCut) {
   for (const char* const spec : {"int6/32+sr", "five/32+sr", "mxfp8+hadamard+sr", "int8/32+sr"}) {
     const Codec& codec = codec_of(spec);
-    const Floats values = normal_values(9600);
+    const Floats values = normal_floats(kSeed, 9600);
     const Floats whole = round_trip(codec, values, {100, nullptr, 77});
     for (const size_t cut : {96UL, 3072UL, 5568UL}) {
       const Floats rest(values.begin() + static_cast<std::ptrdiff_t>(cut), values.end());
@@ -183,7 +175,7 @@ TEST(Rounding, EveryInstructionSetAndEverySecondRunGiveTheSameBytes) {
        {"int8/64+sr", "int3/32+sr", "five/32+sr", "fp8e5m2/32+sr", "mxint8+sr", "nf4/32+sr",
         "int4/1024+sparse:1%+hadamard+sr", "int4/32+rows:50+sr"}) {
     const Codec& codec = codec_of(spec);
-    const Floats values = normal_values(5003);
+    const Floats values = normal_floats(kSeed, 5003);
     // Near the end of 32 bits the numbers of values begin again.
     const SlicePlace place{(size_t{1} << 32) - 1024, nullptr, kKey};
     force_target(kReferenceTarget);

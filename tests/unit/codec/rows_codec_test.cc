@@ -7,11 +7,11 @@
 
 #include <cmath>
 #include <cstring>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "codec/kernels/numbers.h"
+#include "normal_floats.h"
 #include "tersum/codec_payload.h"
 
 namespace tersum {
@@ -24,14 +24,6 @@ constexpr uint64_t kSeed = 5;
 
 const Codec& codec_of(const std::string& spec) {
   return *find_codec(spec, DataType::kFloat32, ReduceOp::kSum).value();
-}
-
-std::vector<float> normal_floats(uint64_t seed, size_t count) {
-  std::mt19937_64 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(count);
-  for (float& value : values) value = normal(random);
-  return values;
 }
 
 Bytes encode(const Codec& codec, const float* values, size_t count) {

@@ -15,6 +15,7 @@
 #include "codec/kernels/dispatch.h"
 #include "codec/kernels/outlier_selection.h"
 #include "nasty_values.h"
+#include "normal_floats.h"
 #include "tersum/codec_payload.h"
 
 namespace tersum {
@@ -36,14 +37,6 @@ Bytes encode(const Codec& codec, const std::vector<float>& values) {
 std::vector<float> decode(const Codec& codec, const Bytes& wire, size_t count) {
   std::vector<float> values(count);
   codec.decode(wire.data(), count, values.data());
-  return values;
-}
-
-std::vector<float> normal_floats(uint64_t seed, size_t count) {
-  std::mt19937_64 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(count);
-  for (float& value : values) value = normal(random);
   return values;
 }
 

@@ -5,9 +5,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <random>
 #include <string>
 #include <vector>
+
+#include "normal_floats.h"
 
 namespace tersum {
 namespace {
@@ -15,20 +16,11 @@ namespace {
 constexpr size_t kMargin = 64;
 constexpr std::byte kUntouched{0x5A};
 
-// One seed, so that a failure repeats.
-std::vector<float> values_of(uint32_t seed, size_t count) {
-  std::mt19937 random(seed);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(count);
-  for (float& value : values) value = normal(random);
-  return values;
-}
-
 void expect_same_payload(const std::string& spec, size_t count, const AddedTerms& added,
                          StreamedPayload& streamed) {
   const Codec& codec = *find_codec(spec, DataType::kFloat32, ReduceOp::kSum).value();
-  // Values that begin between two lines.
-  const std::vector<float> values = values_of(20261123, count + 1);
+  // One seed, so that a failure repeats; values that begin between two lines.
+  const std::vector<float> values = normal_floats(20261123, count + 1);
   SlicePlace place;
   place.added = added;
   const size_t bytes = codec.wire_bytes(count);
@@ -36,7 +28,7 @@ void expect_same_payload(const std::string& spec, size_t count, const AddedTerms
   codec.encode(values.data() + 1, count, expected.data(), place);
   std::vector<std::byte> memory(bytes + 2 * kMargin, kUntouched);
   std::byte* const payload = memory.data() + kMargin;
-  streamed.encode(codec, values.data() + 1, count, payload, place);
+  streamed.encode(codec, values.data() + 1, count, {payload, bytes}, place);
   EXPECT_TRUE(std::equal(expected.begin(), expected.end(), payload)) << spec << ' ' << count;
   const auto untouched = [](std::byte byte) { return byte == kUntouched; };
   EXPECT_TRUE(std::all_of(memory.data(), payload, untouched)) << spec << ' ' << count;
@@ -46,7 +38,7 @@ void expect_same_payload(const std::string& spec, size_t count, const AddedTerms
 
 TEST(StreamedPayload, HasTheBytesThatTheCodecWrites) {
   StreamedPayload streamed;  // one for all, as an operation has
-  const std::vector<float> residual = values_of(7, 9000);
+  const std::vector<float> residual = normal_floats(7, 9000);
   for (const char* spec : {"exact", "bf16", "int8/128", "int4/32", "int6/128+hadamard", "mxfp8",
                            "nvfp4", "int4/1024+sparse:0.2%", "int8/128+rows:48"}) {
     for (const size_t count : {1u, 31u, 128u, 4097u, 8191u}) {
@@ -63,7 +55,7 @@ TEST(StreamedPayload, MovesWhatWasMadeInItsRoom) {
     EXPECT_EQ(reinterpret_cast<uintptr_t>(room) % 64, 0u);
     for (size_t i = 0; i < bytes; ++i) room[i] = static_cast<std::byte>(i * 37);
     std::vector<std::byte> payload(bytes);
-    streamed.write(payload.data(), bytes);
+    streamed.write(payload);
     EXPECT_EQ(std::memcmp(payload.data(), room, bytes), 0) << bytes;
   }
 }

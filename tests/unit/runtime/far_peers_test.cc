@@ -4,13 +4,13 @@
 
 #include <cstring>
 #include <functional>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "codec/codec.h"
 #include "codec/decode_past_cache.h"
 #include "support/cluster.h"
+#include "support/small_slices.h"
 #include "tersum/metrics.h"
 
 namespace tersum::testing {
@@ -18,14 +18,7 @@ namespace {
 
 constexpr size_t kCount = 40'003;
 constexpr int kRanks = 3;
-
-std::vector<float> contribution(int rank, size_t count) {
-  std::mt19937 random(31 + static_cast<uint32_t>(rank));
-  std::normal_distribution<float> normal;
-  std::vector<float> values(count);
-  for (float& value : values) value = normal(random);
-  return values;
-}
+constexpr uint64_t kSeed = 31;
 
 uint64_t streamed_bytes() {
   uint64_t bytes = 0;
@@ -50,11 +43,8 @@ Outcome outcome_of(PayloadStores stores, size_t count, size_t received, const St
   options.communicator.slice_bytes = 8192;
   Cluster cluster(options);
   const uint64_t before = streamed_bytes();
-  std::vector<std::vector<float>> inputs, outputs;
-  for (int rank = 0; rank < kRanks; ++rank) {
-    inputs.push_back(contribution(rank, count));
-    outputs.emplace_back(received);
-  }
+  const std::vector<std::vector<float>> inputs = normal_ranks(kRanks, count, kSeed);
+  std::vector<std::vector<float>> outputs(kRanks, std::vector<float>(received));
   for (const Status& status : cluster.run([&](int rank, Communicator& communicator) {
          const auto index = static_cast<size_t>(rank);
          return start(communicator, inputs[index].data(), outputs[index].data(), count);

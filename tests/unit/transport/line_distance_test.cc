@@ -2,7 +2,6 @@
 #include "transport/shm/line_distance.h"
 
 #include <array>
-#include <memory>
 
 #include "transport/endpoint.h"
 

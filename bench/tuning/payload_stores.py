@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Shared memory between near and far cores, with payloads stored in the caches and past them.
 
-    python3 bench/transport/payload_stores.py [--rounds 10]
+    python3 bench/tuning/payload_stores.py [--rounds 10]
 
 Two ranks, each bound to a CPU of its own, sum 64 KiB to 64 MiB of float32 by two_step, with
 ``TERSUM_SHM_STORES`` cached, streamed and auto in turns. Hosts move virtual CPUs between chiplets
@@ -12,17 +12,15 @@ table for each distance that was met, medians over the rounds, without those in 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
 import statistics
 import sys
-import tempfile
 import time
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rank_processes import run_ranks, size_name
 
 import tersum
 from tersum import _core
@@ -41,7 +39,7 @@ def run_rank(rank: int, cpus: tuple[Cpus, ...], stores: str, store: str, results
     """One rank. Rank 0 puts, per codec, how far the CPUs were before and after, and its times."""
     os.environ["TERSUM_SHM_STORES"] = stores
     os.sched_setaffinity(0, cpus[rank][:1])
-    with tersum.Communicator(rank, 2, f"file://{store}", transport="shm") as group:
+    with tersum.Communicator(rank, 2, store, transport="shm") as group:
         arrays = [make_values(size // 4, "float32", 1, rank) for size in SIZES]
         outputs = [np.empty_like(array) for array in arrays]
         for codec in CODECS:
@@ -77,29 +75,14 @@ def median_us(group: tersum.Communicator, codec: str, array: Any, output: Any) -
 
 def measure(cpus: tuple[Cpus, ...], stores: str, times: Times) -> None:
     """Two new ranks, once through all codecs."""
-    context = multiprocessing.get_context("spawn")
-    results = context.Queue()
-    with tempfile.TemporaryDirectory() as folder:
-        store = str(Path(folder) / "store")
-        processes = [
-            context.Process(target=run_rank, args=(rank, cpus, stores, store, results))
-            for rank in range(2)
-        ]
-        for process in processes:
-            process.start()
-        for process in processes:
-            process.join()
-        if any(process.exitcode != 0 for process in processes):
-            sys.exit("a rank failed")
-    for _ in CODECS:
-        codec, before, after, row = results.get()
+    for codec, before, after, row in run_ranks(2, run_rank, (cpus, stores), len(CODECS)):
         if (before > FAR_NS) == (after > FAR_NS):
             times[before > FAR_NS, codec, stores].append(row)
 
 
 def print_table(far: bool, times: Times) -> None:
     """Medians over the rounds, microseconds."""
-    names = [f"{size >> 10} KiB" if size < 1 << 20 else f"{size >> 20} MiB" for size in SIZES]
+    names = map(size_name, SIZES)
     print(f"\n{'far' if far else 'near'}, us")
     print(f"| codec | stores | rounds | {' | '.join(names)} |\n|{'---|' * (3 + len(SIZES))}")
     for codec in CODECS:

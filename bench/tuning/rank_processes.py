@@ -1,0 +1,42 @@
+"""Ranks as processes of their own, for benchmarks, and how sizes are written."""
+
+from __future__ import annotations
+
+import multiprocessing
+import queue
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def run_ranks(ranks: int, main: Callable[..., None], arguments: tuple[Any, ...], count: int) -> Any:
+    """Runs ``main(rank, *arguments, store, results)`` in ``ranks`` new processes and returns the
+    first ``count`` things that they put into the queue ``results``. ``store`` is that of a new
+    group. Ends the program if a rank fails."""
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    with tempfile.TemporaryDirectory() as folder:
+        store = f"file://{Path(folder) / 'store'}"
+        processes = [
+            context.Process(target=main, args=(rank, *arguments, store, results))
+            for rank in range(ranks)
+        ]
+        for process in processes:
+            process.start()
+        got: list[Any] = []
+        while len(got) < count:
+            try:
+                got.append(results.get(timeout=1))
+            except queue.Empty:
+                if any(process.exitcode not in (None, 0) for process in processes):
+                    sys.exit("a rank failed")
+        for process in processes:
+            process.join()
+    return got
+
+
+def size_name(size: int) -> str:
+    """``64 KiB``."""
+    return f"{size >> 10} KiB" if size < 1 << 20 else f"{size >> 20} MiB"
