@@ -340,6 +340,25 @@ def test_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
     assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
 
 
+def test_ctrl_c_while_a_rank_is_started_leaves_no_process(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    class Interrupted(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            started.append(self)
+            signal.raise_signal(signal.SIGINT)  # the process is there, and nobody knows of it yet
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    before = signal.getsignal(signal.SIGINT)
+    assert main(["perf", "--iters", "100000", "--max-bytes", "64K", "--ranks", "3"]) == 130
+    assert "interrupted" in capsys.readouterr().err
+    assert [child.returncode for child in started] == [-signal.SIGKILL]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 def _workers(parent: int) -> list[int]:
     path = Path(f"/proc/{parent}/task/{parent}/children")
     try:

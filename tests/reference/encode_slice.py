@@ -30,7 +30,7 @@ from code_packing import ceil_div, pack_codes
 from decode_slice import decode_blocks
 from float_rounding import LARGEST_BITS, bfloat16, bits_of, float32, float_of, round_to
 from format_table import E4M3, Format, Spec, parse_spec, rows_of
-from random_rounding import random_bits, random_code
+from random_rounding import random_code, random_half
 from relative_scales import choose_step, pattern_of, shared_exponent
 from sparse_sections import sections, split
 
@@ -344,6 +344,6 @@ def encode_coded(
         wire, scale = choose_scale(format, dtype, [math.inf] if lost[number] else block, of_slice)
         out += wire
         places = range(first + begin, first + begin + len(block))
-        numbers = [random_bits(key, place) for place in places] if spec.random else None
+        numbers = [random_half(key, place) for place in places] if spec.random else None
         codes += codes_of(format, block, scale, numbers)
     return out + pack_codes(format, codes)

@@ -10,12 +10,17 @@ import math
 from encode_slice import LEAST_NORMAL
 from float_rounding import bfloat16, float32, round_to
 from format_table import Format
-from random_rounding import random_bits, share
+from random_rounding import random_bits
 
 #: Only the largest level matters, to the scale.
 UNIT = Format("sum:exp", "table", 1, [-1.0, 1.0], "bytes", "bf16", 1024)
 SIGN, TOP = 128, 127
 ADDITION_KEY = 0x9E3779B97F4A7C15
+
+
+def share(bits: int) -> float:
+    """A number in [0, 1)."""
+    return (bits >> 8) * 2.0**-24
 
 
 def headroom(ranks: int) -> int:

@@ -15,7 +15,7 @@ from exponent_sums import UNIT
 from float_rounding import bfloat16, float32, round_to
 from format_table import Format, Spec, integer
 from paired_sums import HALVES
-from random_rounding import random_bits
+from random_rounding import random_half
 
 LEVELS = 127
 GROUP = 32
@@ -64,7 +64,7 @@ def codes(spec: Spec, ranks: int, row: list[float], scales: list[int], key: int)
     out: list[int] = []
     for i, bits in enumerate(scales):
         part = row[i * block : (i + 1) * block]
-        numbers = [random_bits(key, i * block + j) for j in range(len(part))]
+        numbers = [random_half(key, i * block + j) for j in range(len(part))]
         scale = bfloat16(bits)
         coded = codes_of(format_for(spec, ranks), part, scale, numbers if spec.random else None)
         out += [code - 256 if code > LEVELS else code for code in coded]

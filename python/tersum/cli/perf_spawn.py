@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,8 @@ def run_local_ranks(
         children: list[subprocess.Popen[bytes]] = []
         stack.callback(_stop, children)
         for rank in range(ranks):
-            children.append(_start(options, rank, ranks, link, folder))
+            with _interrupts_held():
+                children.append(_start(options, rank, ranks, link, folder))
         yield from _collect(children)
 
 
@@ -86,6 +88,24 @@ def _start(
         stderr=subprocess.PIPE,
         start_new_session=True,  # Ctrl-C is the parent's to handle
     )
+
+
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Ctrl-C is raised when the block has ended: within Popen it would leave a process that nobody
+    knows of."""
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    seen: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if seen:
+        signal.raise_signal(signal.SIGINT)
 
 
 def child_code(cpus: Cpus) -> str:

@@ -118,12 +118,12 @@ inline constexpr uint32_t kTreeNodes = 15;
 // Node n of a search tree over 15 thresholds has the children 2n and 2n + 1.
 class TreeCoder {
  public:
-  explicit TreeCoder(const ElementFormat& format) {
+  explicit TreeCoder(const float* thresholds) {
     tree_[0] = 0;
     for (uint32_t node = 1; node <= kTreeNodes; ++node) {
       const auto level = static_cast<uint32_t>(std::bit_width(node)) - 1;
       const uint32_t in_level = node - (1U << level);
-      tree_[node] = format.thresholds[((2 * in_level + 1) << (3 - level)) - 1];
+      tree_[node] = thresholds[((2 * in_level + 1) << (3 - level)) - 1];
     }
   }
   HWY_INLINE VI code(VF scaled) const {
@@ -251,7 +251,8 @@ void quantize_by_table(const ElementFormat& format, const float* tile, size_t co
     if (cells.fits()) {
       return quantize_with(cells, tile, count, format.block, scales, codes);
     }
-    return quantize_with(TreeCoder(format), tile, count, format.block, scales, codes);
+    return quantize_with(TreeCoder(format.thresholds.data()), tile, count, format.block, scales,
+                         codes);
   }
 #endif
   const auto with = [&](const auto& coder) {

@@ -69,8 +69,8 @@ struct ElementKernels {
   // Codes, one a byte, of `count` values; scales[i / block].
   void (*quantize)(const ElementFormat& format, const float* tile, size_t count,
                    const BlockScale* scales, uint8_t* codes);
-  // The same, rounded at random: the code of value i is one of the two around it, by
-  // rounding_bits(place, i).
+  // The same of a tile at most, rounded at random: the code of value i is one of the two around it,
+  // by rounding_half(place, i).
   void (*quantize_random)(const ElementFormat& format, const RoundingPlace& place,
                           const float* tile, size_t count, const BlockScale* scales,
                           uint8_t* codes);

@@ -39,43 +39,45 @@ uint8_t table_code(const ElementFormat& format, float scaled) {
   return static_cast<uint8_t>(code);
 }
 
-// floor(scaled), or one more where the share of the way to that is above a random number.
-long random_integer(float scaled, uint32_t random) {
-  const float below = std::floor(scaled);
-  return static_cast<long>(below) + (rounding_share(random) < scaled - below ? 1 : 0);
+// floor(value), or one more as often as the value is on its way there, which is rounded to 2^-16.
+long rounded_fixed(float value, uint32_t half) {
+  const long fixed = std::lrint(value * 0x1p16F);
+  return (fixed + static_cast<long>(half)) >> kRoundingHalf;
 }
 
-uint8_t random_integer_code(const ElementFormat& format, float scaled, uint32_t random) {
+uint8_t random_integer_code(const ElementFormat& format, float scaled, uint32_t half) {
   const long limit = format.code_max;
   // Limited before it is an integer: a clamped scale leaves numbers of any size.
   const float near = std::clamp(scaled, -format.level_max, format.level_max);
-  const long code = std::clamp(random_integer(near, random), -limit, limit);
+  const long code = std::clamp(rounded_fixed(near, half), -limit, limit);
   return static_cast<uint8_t>(code & ((1 << format.bits) - 1));
 }
 
-uint8_t random_minifloat_code(const ElementFormat& format, float scaled, uint32_t random) {
+uint8_t random_minifloat_code(const ElementFormat& format, float scaled, uint32_t half) {
   const uint32_t sign = float_bits(scaled) >> 31 << (format.bits - 1);
   const float magnitude = std::min(std::abs(scaled), format.level_max);
   const int mantissa = format.mantissa_bits;
   if (magnitude < std::ldexp(1.0F, format.least_exponent)) {
-    const long code =
-        random_integer(std::ldexp(magnitude, mantissa - format.least_exponent), random);
+    const long code = rounded_fixed(std::ldexp(magnitude, mantissa - format.least_exponent), half);
     return static_cast<uint8_t>(sign | static_cast<uint32_t>(code));
   }
   const int shift = 23 - mantissa;
-  const uint32_t rounded = (float_bits(magnitude) + (random >> (32 - shift))) >> shift;
+  const int finer = shift - kRoundingHalf;  // what is left below 2^-16 of a step rounds to nearest
+  const uint32_t addend = (half << finer) + (1U << (finer - 1));
+  const uint32_t rounded = (float_bits(magnitude) + addend) >> shift;
   const auto rebias = static_cast<uint32_t>(126 + format.least_exponent) << mantissa;
   return static_cast<uint8_t>(sign | (rounded - rebias));
 }
 
-uint8_t random_table_code(const ElementFormat& format, float scaled, uint32_t random) {
+uint8_t random_table_code(const ElementFormat& format, float scaled, uint32_t half) {
   uint32_t below = 0;
   for (uint32_t k = 1; k < format.threshold_count; ++k) {
     below += scaled >= format.levels[k] ? 1 : 0;
   }
   const float level = format.levels[below];
   const float gap = format.levels[below + 1] - level;
-  const bool up = rounding_share(random) * gap < scaled - level;
+  const float share = (static_cast<float>(half) + 0.5F) * 0x1p-16F;
+  const bool up = share * gap < scaled - level;
   return static_cast<uint8_t>(below + (up ? 1 : 0));
 }
 
@@ -213,7 +215,7 @@ void quantize_random(const ElementFormat& format, const RoundingPlace& place, co
                      size_t count, const BlockScale* scales, uint8_t* codes) {
   for (size_t i = 0; i < count; ++i) {
     codes[i] = round_element(format, load_unaligned<float>(tile + i), scales[i / format.block],
-                             rounding_bits(place, i));
+                             rounding_half(place, i));
   }
 }
 
@@ -362,16 +364,16 @@ uint8_t quantize_element(const ElementFormat& format, float value, const BlockSc
 }
 
 uint8_t round_element(const ElementFormat& format, float value, const BlockScale& scale,
-                      uint32_t random) {
+                      uint32_t half) {
   if (!(scale.scale > 0)) return format.zero_code;
   const float scaled = value * scale.pre * scale.inverse;
   switch (format.family) {
     case ElementFamily::kInteger:
-      return random_integer_code(format, scaled, random);
+      return random_integer_code(format, scaled, half);
     case ElementFamily::kMinifloat:
-      return random_minifloat_code(format, scaled, random);
+      return random_minifloat_code(format, scaled, half);
     case ElementFamily::kTable:
-      return random_table_code(format, scaled, random);
+      return random_table_code(format, scaled, half);
   }
   return 0;
 }

@@ -12,9 +12,9 @@ const ElementKernels& element_reference();
 
 // The code of one value of a block, and the value of one code.
 uint8_t quantize_element(const ElementFormat& format, float value, const BlockScale& scale);
-// By random bits.
+// By the bits of rounding_half().
 uint8_t round_element(const ElementFormat& format, float value, const BlockScale& scale,
-                      uint32_t random);
+                      uint32_t half);
 float dequantize_element(const ElementFormat& format, uint8_t code, float scale);
 
 // One group of `count` codes, which may be partial; unpacking may write kTripleGroup codes.

@@ -8,7 +8,9 @@
 #endif
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <limits>
 
 #include "codec/kernels/element_coding-inl.h"
 #include "codec/kernels/element_kernels.h"
@@ -23,6 +25,12 @@ HWY_BEFORE_NAMESPACE();
 namespace tersum {
 namespace HWY_NAMESPACE {
 
+// rounded_fixed() of element_reference.cc.
+HWY_INLINE VI rounded_fixed(VF value, VI half) {
+  const auto fixed = nearest_int(hn::Mul(value, hn::Set(DF(), 0x1p16F)));
+  return hn::ShiftRight<kRoundingHalf>(hn::Add(fixed, half));
+}
+
 // A coder changes its codes once more as bytes, if it has to.
 class RandomIntegerCoder {
  public:
@@ -30,11 +38,7 @@ class RandomIntegerCoder {
       : mask_(static_cast<int8_t>((1U << format.bits) - 1)),
         code_max_(static_cast<int8_t>(format.code_max)) {}
 
-  HWY_INLINE VI code(VF scaled, VU bits) const {
-    const auto below = hn::Floor(scaled);
-    const auto up = hn::Lt(RoundingNumbers::share(bits), hn::Sub(scaled, below));
-    return add_one_where(up, nearest_int(below));
-  }
+  HWY_INLINE VI code(VF scaled, VI half) const { return rounded_fixed(scaled, half); }
   // A last code may be a hair beyond itself, and go up: four times as many at once as bytes.
   template <class V>
   HWY_INLINE V operator()(V bytes) const {
@@ -53,7 +57,7 @@ class RandomMinifloatCoder : public SameBytes {
  public:
   explicit RandomMinifloatCoder(const ElementFormat& format)
       : shift_(23 - format.mantissa_bits),
-        bits_shift_(32 - shift_),
+        half_shift_(shift_ - kRoundingHalf),
         sign_shift_(static_cast<int>(32 - format.bits)),
         rebias_((126 + format.least_exponent) << format.mantissa_bits),
         level_max_(format.level_max),
@@ -61,7 +65,7 @@ class RandomMinifloatCoder : public SameBytes {
         to_steps_(float_from_bits(
             static_cast<uint32_t>(127 + format.mantissa_bits - format.least_exponent) << 23)) {}
 
-  HWY_INLINE VI code(VF scaled, VU random) const {
+  HWY_INLINE VI code(VF scaled, VI half) const {
     const DF df;
     const DI di;
     const auto bits = hn::BitCast(di, scaled);
@@ -70,11 +74,11 @@ class RandomMinifloatCoder : public SameBytes {
     const auto magnitude = hn::Min(hn::BitCast(df, unsigned_bits), hn::Set(df, level_max_));
     const auto steps =
         hn::Mul(hn::Min(magnitude, hn::Set(df, least_normal_)), hn::Set(df, to_steps_));
-    const auto below = hn::Floor(steps);
-    const auto up = hn::Lt(RoundingNumbers::share(random), hn::Sub(steps, below));
-    const auto small = add_one_where(up, nearest_int(below));
-    // What the random bits carry into the kept ones rounds up, also to the next power of two.
-    const auto addend = hn::BitCast(di, hn::ShiftRightSame(random, bits_shift_));
+    const auto small = rounded_fixed(steps, half);
+    // What the random bits carry into the kept ones rounds up, also to the next power of two. Half
+    // a unit of theirs makes the rest below them round to nearest.
+    const auto addend =
+        hn::Add(hn::ShiftLeftSame(half, half_shift_), hn::Set(di, 1 << (half_shift_ - 1)));
     const auto rounded = hn::ShiftRightSame(hn::Add(hn::BitCast(di, magnitude), addend), shift_);
     const auto normal = hn::Sub(rounded, hn::Set(di, rebias_));
     const auto is_small = hn::RebindMask(di, hn::Lt(magnitude, hn::Set(df, least_normal_)));
@@ -86,7 +90,7 @@ class RandomMinifloatCoder : public SameBytes {
 
  private:
   int shift_;
-  int bits_shift_;
+  int half_shift_;
   int sign_shift_;
   int32_t rebias_;
   float level_max_;
@@ -94,12 +98,20 @@ class RandomMinifloatCoder : public SameBytes {
   float to_steps_;
 };
 
+// One more where the share of the way from `level` to the next one, `gap` on, is above a number.
+HWY_INLINE hn::Mask<DF> goes_up(VF scaled, VF level, VF gap, VI half) {
+  const DF df;
+  const auto middle = hn::Add(hn::ConvertTo(df, half), hn::Set(df, 0.5F));
+  const auto share = hn::Mul(middle, hn::Set(df, 0x1p-16F));
+  return hn::Lt(hn::Mul(share, gap), hn::Sub(scaled, level));
+}
+
 class RandomTableCoder : public SameBytes {
  public:
   explicit RandomTableCoder(const ElementFormat& format)
       : levels_(format.levels.data()), last_(format.threshold_count) {}
 
-  HWY_INLINE VI code(VF scaled, VU random) const {
+  HWY_INLINE VI code(VF scaled, VI half) const {
     const DF df;
     const DI di;
     auto below = hn::Zero(di);
@@ -108,10 +120,9 @@ class RandomTableCoder : public SameBytes {
     }
     const auto level = hn::GatherIndex(df, levels_, below);
     const auto gap = hn::Sub(hn::GatherIndex(df, levels_ + 1, below), level);
-    const auto share = RoundingNumbers::share(random);
-    const auto up = hn::Lt(hn::Mul(share, gap), hn::Sub(scaled, level));
+    const auto code = add_one_where(goes_up(scaled, level, gap, half), below);
     // As signed bytes.
-    return hn::ShiftRight<24>(hn::ShiftLeft<24>(add_one_where(up, below)));
+    return hn::ShiftRight<24>(hn::ShiftLeft<24>(code));
   }
 
  private:
@@ -119,22 +130,54 @@ class RandomTableCoder : public SameBytes {
   uint32_t last_;
 };
 
+#if TERSUM_HAS_LOOKUP16
+// Up to 16 levels, which one instruction looks up.
+class RandomLookupCoder : public SameBytes {
+ public:
+  explicit RandomLookupCoder(const ElementFormat& format) : search_(inner_levels(format).data()) {
+    for (size_t k = 0; k < format.threshold_count; ++k) {
+      levels_[k] = format.levels[k];
+      gaps_[k] = format.levels[k + 1] - format.levels[k];
+    }
+  }
+
+  HWY_INLINE VI code(VF scaled, VI half) const {
+    const auto below = search_.code(scaled);
+    const auto level = lookup16(hn::Load(DF(), levels_), below);
+    const auto gap = lookup16(hn::Load(DF(), gaps_), below);
+    return add_one_where(goes_up(scaled, level, gap, half), below);
+  }
+
+ private:
+  // The levels between the first and the last, and what nothing reaches.
+  static std::array<float, kTreeNodes> inner_levels(const ElementFormat& format) {
+    std::array<float, kTreeNodes> inner;
+    inner.fill(std::numeric_limits<float>::infinity());
+    std::copy_n(format.levels.data() + 1, format.threshold_count - 1, inner.data());
+    return inner;
+  }
+
+  TreeCoder search_;
+  // Of every level but the last.
+  alignas(64) float levels_[kTreeNodes + 1] = {};
+  alignas(64) float gaps_[kTreeNodes + 1] = {};
+};
+#endif
+
 template <class Coder>
 HWY_NOINLINE void round_with(Coder coder, const RoundingPlace& place,
                              const float* HWY_RESTRICT tile, size_t count, size_t block,
                              const BlockScale* HWY_RESTRICT scales, uint8_t* HWY_RESTRICT codes) {
   const DF df;
-  const RoundingNumbers numbers(place);
+  const RoundingHalves halves(place, count);
   const auto log2 = static_cast<size_t>(std::countr_zero(block));
   const size_t last = (count - 1) >> log2;
   for (size_t at = 0; at < count; at += 4 * kLanes) {
-    VU random[4];
     VI run[4];
-    numbers.bits(at, random);
     for (size_t v = 0; v < 4; ++v) {
       const size_t i = at + v * kLanes;
       const auto inverse = hn::Set(df, scales[std::min(i >> log2, last)].inverse);
-      run[v] = coder.code(hn::Mul(hn::LoadU(df, tile + i), inverse), random[v]);
+      run[v] = coder.code(hn::Mul(hn::LoadU(df, tile + i), inverse), halves.at(i));
     }
     store_bytes(run, coder, reinterpret_cast<int8_t*>(codes) + at);
   }
@@ -152,12 +195,18 @@ void quantize_random_tile(const ElementFormat& format, const RoundingPlace& plac
       round_with(RandomMinifloatCoder(format), place, tile, count, format.block, scales, codes);
       break;
     case ElementFamily::kTable:
+#if TERSUM_HAS_LOOKUP16
+      if (format.threshold_count <= kTreeNodes) {
+        round_with(RandomLookupCoder(format), place, tile, count, format.block, scales, codes);
+        break;
+      }
+#endif
       round_with(RandomTableCoder(format), place, tile, count, format.block, scales, codes);
       break;
   }
   code_special(format, scales, count / format.block, false, [&](size_t b, size_t at) {
     RoundingPlace here = place;
-    here.first += static_cast<uint32_t>(at);
+    here.first += at;
     element_reference().quantize_random(format, here, tile + at, format.block, scales + b,
                                         codes + at);
   });

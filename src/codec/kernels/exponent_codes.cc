@@ -67,7 +67,7 @@ void encode_exponent_vectors(const float* values, size_t count, uint32_t headroo
     hn::StoreU(hn::DemoteTo(DCode(), code), DCode(), codes + i);
   }
   RoundingPlace rest = place;
-  rest.first += static_cast<uint32_t>(i);
+  rest.first += i;
   encode_exponents_scalar(values + i, count - i, headroom, rest, codes + i);
 }
 
@@ -115,7 +115,7 @@ void add_exponent_vectors(uint8_t* a, const uint8_t* b, size_t count, const Roun
     hn::StoreU(hn::DemoteTo(DCode(), code), DCode(), a + i);
   }
   RoundingPlace rest = place;
-  rest.first += static_cast<uint32_t>(i);
+  rest.first += i;
   add_exponents_scalar(a + i, b + i, count - i, rest);
 }
 

@@ -6,6 +6,7 @@
 #define TERSUM_CODEC_KERNELS_ROUNDING_NUMBERS_INL_H_
 #endif
 
+#include "codec/kernels/element_kernels.h"
 #include "codec/kernels/hwy_compat-inl.h"
 #include "codec/kernels/random_rounding.h"
 #include "hwy/highway.h"
@@ -21,8 +22,9 @@ namespace HWY_NAMESPACE {
 class RoundingNumbers {
  public:
   explicit RoundingNumbers(const RoundingPlace& place)
-      : lanes_(hn::Add(hn::Mul(hn::Iota(DU(), 0), hn::Set(DU(), kRoundingStep)),
-                       hn::Set(DU(), place.first * kRoundingStep + place.low))),
+      : lanes_(
+            hn::Add(hn::Mul(hn::Iota(DU(), 0), hn::Set(DU(), kRoundingStep)),
+                    hn::Set(DU(), static_cast<uint32_t>(place.first) * kRoundingStep + place.low))),
         high_(place.high) {}
 
   HWY_INLINE VU bits(size_t i) const {
@@ -55,6 +57,30 @@ class RoundingNumbers {
  private:
   VU lanes_;
   uint32_t high_;
+};
+
+// rounding_half() of the values of a tile. Each vector of numbers holds those of two vectors of
+// values, in the order of the values once it lies in memory.
+class RoundingHalves {
+ public:
+  // Of `count` values and those behind them up to the next multiple of kTilePad.
+  RoundingHalves(const RoundingPlace& place, size_t count) : odd_(place.first % 2) {
+    const hn::Repartition<uint16_t, DU> dh;
+    const RoundingNumbers numbers(rounding_pairs(place));
+    const size_t end = round_up(count, kTilePad) + odd_;
+    for (size_t at = 0; at < end; at += 8 * kLanes) {
+      VU pairs[4];
+      numbers.bits(at / 2, pairs);
+      for (size_t v = 0; v < 4; ++v) {
+        hn::StoreU(hn::BitCast(dh, pairs[v]), dh, halves_ + at + 2 * v * kLanes);
+      }
+    }
+  }
+  HWY_INLINE VI at(size_t i) const { return hn::BitCast(DI(), load_words(halves_ + odd_ + i)); }
+
+ private:
+  size_t odd_;
+  alignas(64) uint16_t halves_[kTileMemory + 8 * kLanes];
 };
 
 }  // namespace HWY_NAMESPACE

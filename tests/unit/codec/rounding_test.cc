@@ -176,43 +176,98 @@ TEST(Rounding, EveryInstructionSetAndEverySecondRunGiveTheSameBytes) {
         "int4/1024+sparse:1%+hadamard+sr", "int4/32+rows:50+sr"}) {
     const Codec& codec = codec_of(spec);
     const Floats values = normal_floats(kSeed, 5003);
-    // Near the end of 32 bits the numbers of values begin again.
-    const SlicePlace place{(size_t{1} << 32) - 1024, nullptr, kKey};
-    force_target(kReferenceTarget);
-    const Bytes wire = encode(codec, values, place);
-    for (const int64_t target : available_targets()) {
-      force_target(target);
-      EXPECT_EQ(encode(codec, values, place), wire) << spec << " " << target_name(target);
-    }
-    unforce_target();
-    for (const uint64_t other : {kKey - 1, kKey + (uint64_t{1} << 60)}) {
-      EXPECT_NE(encode(codec, values, {place.first, nullptr, other}), wire) << spec;
+    // Near the end of 32 and 33 bits, from an even and an odd number on.
+    for (const size_t first : {(size_t{1} << 32) - 1024, (size_t{1} << 33) - 1023}) {
+      const SlicePlace place{first, nullptr, kKey};
+      force_target(kReferenceTarget);
+      const Bytes wire = encode(codec, values, place);
+      for (const int64_t target : available_targets()) {
+        force_target(target);
+        EXPECT_EQ(encode(codec, values, place), wire) << spec << " " << target_name(target);
+      }
+      unforce_target();
+      for (const uint64_t other : {kKey - 1, kKey + (uint64_t{1} << 60)}) {
+        EXPECT_NE(encode(codec, values, {place.first, nullptr, other}), wire) << spec;
+      }
     }
   }
 }
 
-// Two keys share no more than chance does, also where one is shifted against the other, and each
-// bit that a rounding uses is one half of the time.
+// Numbers in [-0.5, 0.5) from a rounding's bits, 16 of a value's own or 32 of a pair's.
+double half_about_zero(const RoundingPlace& place, size_t i) {
+  return rounding_half(place, i) * 0x1p-16 - 0.5;
+}
+double share_about_zero(const RoundingPlace& place, size_t i) {
+  return double{rounding_share(rounding_bits(place, i))} - 0.5;
+}
+
+// Two keys share no more than chance does, also where one is shifted against the other.
 TEST(Rounding, NumbersOfTwoKeysHaveNothingInCommon) {
   constexpr size_t kCount = 1 << 16;
   const RoundingPlace a = rounding_place(kSeed, 0);
   for (const uint64_t key : {kSeed + 1, kSeed + (uint64_t{1} << 32), kSeed + kRoundingStep}) {
     const RoundingPlace b = rounding_place(key, 0);
     for (const size_t shift : {0UL, 1UL, 2UL, 64UL}) {
-      double product = 0;
+      double halves = 0;
+      double shares = 0;
       for (size_t i = 0; i < kCount; ++i) {
-        product += (double{rounding_share(rounding_bits(a, i))} - 0.5) *
-                   (double{rounding_share(rounding_bits(b, i + shift))} - 0.5);
+        halves += half_about_zero(a, i) * half_about_zero(b, i + shift);
+        shares += share_about_zero(a, i) * share_about_zero(b, i + shift);
       }
       // Of independent numbers: mean 0, deviation sqrt(kCount) / 12.
-      EXPECT_LT(std::abs(product), 4.5 * 256 / 12) << key << " shifted by " << shift;
+      EXPECT_LT(std::abs(halves), 4.5 * 256 / 12) << key << " shifted by " << shift;
+      EXPECT_LT(std::abs(shares), 4.5 * 256 / 12) << key << " shifted by " << shift;
     }
   }
+}
+
+// Nor do values that are neighbours, of which two are rounded by one number.
+TEST(Rounding, NumbersOfNeighboursHaveNothingInCommon) {
+  constexpr size_t kCount = 1 << 16;
+  const RoundingPlace place = rounding_place(kSeed, 0);
+  for (const size_t apart : {1UL, 2UL, 3UL, 32UL}) {
+    for (const size_t first : {0UL, 1UL}) {
+      double product = 0;
+      for (size_t i = first; i < 2 * kCount; i += 2) {
+        product += half_about_zero(place, i) * half_about_zero(place, i + apart);
+      }
+      EXPECT_LT(std::abs(product), 4.5 * 256 / 12) << first << " and " << apart << " on";
+    }
+  }
+}
+
+// Each bit that a rounding uses is one half of the time, in even places and in odd ones.
+TEST(Rounding, EachBitIsOneHalfOfTheTime) {
+  constexpr size_t kCount = 1 << 16;
+  const RoundingPlace place = rounding_place(kSeed, 0);
   for (uint32_t bit = 0; bit < 32; ++bit) {
     size_t ones = 0;
-    for (size_t i = 0; i < kCount; ++i) ones += rounding_bits(a, i) >> bit & 1U;
+    for (size_t i = 0; i < kCount; ++i) ones += rounding_bits(place, i) >> bit & 1U;
     EXPECT_NEAR(static_cast<double>(ones), kCount / 2.0, 4.5 * 128) << bit;
   }
+  for (uint32_t bit = 0; bit < 16; ++bit) {
+    size_t ones[2] = {};
+    for (size_t i = 0; i < 2 * kCount; ++i) ones[i % 2] += rounding_half(place, i) >> bit & 1U;
+    EXPECT_NEAR(static_cast<double>(ones[0]), kCount / 2.0, 4.5 * 128) << bit;
+    EXPECT_NEAR(static_cast<double>(ones[1]), kCount / 2.0, 4.5 * 128) << bit;
+  }
+}
+
+// Under a scale of 1 levels are exact, whatever their number is.
+TEST(Rounding, LevelsStayWhatTheyAre) {
+  const Floats of_four_bits = {7, -7, 6, -5, 4, -3, 2, -1, 0};
+  const Floats of_eight_bits = {127, -127, 126, -101, 64, -63, 3, -1, 0};
+  const Floats of_mxfp4 = {6, -6, 4, -3, 2, -1.5F, 1, -0.5F, 0};
+  const auto expect_kept = [](const char* spec, const Floats& levels) {
+    Floats values(4096);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = levels[i % levels.size()];
+    for (const size_t first : {0UL, 1UL}) {
+      EXPECT_EQ(round_trip(codec_of(spec), values, {first, nullptr, kKey}), values) << spec;
+    }
+  };
+  expect_kept("int4/32+sr", of_four_bits);
+  expect_kept("int8/128+sr", of_eight_bits);
+  expect_kept("mxfp4+sr", of_mxfp4);
 }
 
 TEST(Rounding, FormatsWithoutALevelOnEitherSideAreRefused) {
