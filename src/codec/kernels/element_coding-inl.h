@@ -350,6 +350,60 @@ class IntegerLevels {
   int shift_;
 };
 
+// Of codes that are all numbers: the magnitude at its place in a float32. Below the least normal
+// number a one that is not there is set before it and taken away again: a product would want the
+// denormals of float32, on which some cores spend a hundred times as long.
+class MinifloatLevels {
+ public:
+  explicit MinifloatLevels(const ElementFormat& format)
+      : to_top_(static_cast<int>(32 - format.bits)),
+        to_place_(to_top_ - (23 - format.mantissa_bits)),
+        rebias_((126 + format.least_exponent) << 23),
+        least_normal_(float_from_bits(static_cast<uint32_t>(127 + format.least_exponent) << 23)) {}
+
+  HWY_INLINE VF of(const uint8_t* codes) const {
+    const DF df;
+    const DI di;
+    const auto top = hn::ShiftLeftSame(load_codes(codes), to_top_);
+    const auto unsigned_top = hn::And(top, hn::Set(di, 0x7fffffff));
+    const auto magnitude = hn::ShiftRightSame(unsigned_top, to_place_);
+    const auto is_small = hn::Lt(magnitude, hn::Set(di, kOne));
+    const auto rebias = hn::IfThenElse(is_small, hn::Set(di, rebias_ + kOne), hn::Set(di, rebias_));
+    const auto with_one = hn::BitCast(df, hn::Add(magnitude, rebias));
+    const auto one = hn::IfThenElseZero(hn::RebindMask(df, is_small), hn::Set(df, least_normal_));
+    const auto sign = hn::BitCast(df, hn::Xor(top, unsigned_top));
+    return hn::Or(hn::Sub(with_one, one), sign);
+  }
+
+ private:
+  static constexpr int32_t kOne = 1 << 23;
+
+  int to_top_;
+  int to_place_;
+  int32_t rebias_;
+  float least_normal_;
+};
+
+// Whether some of the codes of a minifloat format are NaN or infinite.
+HWY_INLINE bool has_specials(const ElementFormat& format, const uint8_t* codes, size_t count) {
+  if (format.finite_levels) return false;
+  const uint32_t half = 1U << (format.bits - 1);
+  uint32_t numbers = half;
+  while (!std::isfinite(format.levels[numbers - 1])) --numbers;
+  const hn::CappedTag<uint8_t, 64> d;
+  const auto magnitude_bits = hn::Set(d, static_cast<uint8_t>(half - 1));
+  auto most = hn::Zero(d);
+  size_t i = 0;
+  for (; i + hn::Lanes(d) <= count; i += hn::Lanes(d)) {
+    most = hn::Max(most, hn::And(hn::LoadU(d, codes + i), magnitude_bits));
+  }
+  for (; i < count; ++i) {
+    most = hn::Max(most, hn::Set(d, static_cast<uint8_t>(codes[i] & (half - 1))));
+  }
+  const auto least = hn::Set(d, static_cast<uint8_t>(numbers));
+  return !hn::AllFalse(d, hn::Eq(hn::Max(most, least), most));
+}
+
 class TableLevels {
  public:
   explicit TableLevels(const ElementFormat& format) : levels_(format.levels.data()) {}
@@ -389,6 +443,9 @@ HWY_INLINE void dequantize_to(const ElementFormat& format, const uint8_t* codes,
     return dequantize_with<kAdd>(SmallLevels(format), codes, count, block, scales, tile);
   }
 #endif
+  if (format.family == ElementFamily::kMinifloat && !has_specials(format, codes, count)) {
+    return dequantize_with<kAdd>(MinifloatLevels(format), codes, count, block, scales, tile);
+  }
   dequantize_with<kAdd>(TableLevels(format), codes, count, block, scales, tile);
 }
 
