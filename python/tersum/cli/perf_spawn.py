@@ -104,8 +104,8 @@ def _interrupts_held() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-    if seen:
-        signal.raise_signal(signal.SIGINT)
+        if seen:
+            signal.raise_signal(signal.SIGINT)
 
 
 def child_code(cpus: Cpus) -> str:

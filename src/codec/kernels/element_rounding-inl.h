@@ -12,6 +12,7 @@
 #include <bit>
 #include <limits>
 
+#include "base/check.h"
 #include "codec/kernels/element_coding-inl.h"
 #include "codec/kernels/element_kernels.h"
 #include "codec/kernels/element_reference.h"
@@ -106,6 +107,40 @@ HWY_INLINE hn::Mask<DF> goes_up(VF scaled, VF level, VF gap, VI half) {
   return hn::Lt(hn::Mul(share, gap), hn::Sub(scaled, level));
 }
 
+#if TERSUM_HAS_LOOKUP16
+// 16 levels at most, which one instruction looks up. Of longer tables `+sr` is refused.
+class RandomTableCoder : public SameBytes {
+ public:
+  explicit RandomTableCoder(const ElementFormat& format) : search_(inner_levels(format).data()) {
+    for (size_t k = 0; k < format.threshold_count; ++k) {
+      levels_[k] = format.levels[k];
+      gaps_[k] = format.levels[k + 1] - format.levels[k];
+    }
+  }
+
+  HWY_INLINE VI code(VF scaled, VI half) const {
+    const auto below = search_.code(scaled);
+    const auto level = lookup16(hn::Load(DF(), levels_), below);
+    const auto gap = lookup16(hn::Load(DF(), gaps_), below);
+    return add_one_where(goes_up(scaled, level, gap, half), below);
+  }
+
+ private:
+  // The levels between the first and the last, and what nothing reaches.
+  static std::array<float, kTreeNodes> inner_levels(const ElementFormat& format) {
+    TERSUM_CHECK(format.threshold_count <= kTreeNodes);
+    std::array<float, kTreeNodes> inner;
+    inner.fill(std::numeric_limits<float>::quiet_NaN());
+    std::copy_n(format.levels.data() + 1, format.threshold_count - 1, inner.data());
+    return inner;
+  }
+
+  TreeCoder search_;
+  // Of every level but the last.
+  alignas(64) float levels_[kTreeNodes + 1] = {};
+  alignas(64) float gaps_[kTreeNodes + 1] = {};
+};
+#else
 class RandomTableCoder : public SameBytes {
  public:
   explicit RandomTableCoder(const ElementFormat& format)
@@ -128,39 +163,6 @@ class RandomTableCoder : public SameBytes {
  private:
   const float* levels_;
   uint32_t last_;
-};
-
-#if TERSUM_HAS_LOOKUP16
-// Up to 16 levels, which one instruction looks up.
-class RandomLookupCoder : public SameBytes {
- public:
-  explicit RandomLookupCoder(const ElementFormat& format) : search_(inner_levels(format).data()) {
-    for (size_t k = 0; k < format.threshold_count; ++k) {
-      levels_[k] = format.levels[k];
-      gaps_[k] = format.levels[k + 1] - format.levels[k];
-    }
-  }
-
-  HWY_INLINE VI code(VF scaled, VI half) const {
-    const auto below = search_.code(scaled);
-    const auto level = lookup16(hn::Load(DF(), levels_), below);
-    const auto gap = lookup16(hn::Load(DF(), gaps_), below);
-    return add_one_where(goes_up(scaled, level, gap, half), below);
-  }
-
- private:
-  // The levels between the first and the last, and what nothing reaches.
-  static std::array<float, kTreeNodes> inner_levels(const ElementFormat& format) {
-    std::array<float, kTreeNodes> inner;
-    inner.fill(std::numeric_limits<float>::infinity());
-    std::copy_n(format.levels.data() + 1, format.threshold_count - 1, inner.data());
-    return inner;
-  }
-
-  TreeCoder search_;
-  // Of every level but the last.
-  alignas(64) float levels_[kTreeNodes + 1] = {};
-  alignas(64) float gaps_[kTreeNodes + 1] = {};
 };
 #endif
 
@@ -195,12 +197,6 @@ void quantize_random_tile(const ElementFormat& format, const RoundingPlace& plac
       round_with(RandomMinifloatCoder(format), place, tile, count, format.block, scales, codes);
       break;
     case ElementFamily::kTable:
-#if TERSUM_HAS_LOOKUP16
-      if (format.threshold_count <= kTreeNodes) {
-        round_with(RandomLookupCoder(format), place, tile, count, format.block, scales, codes);
-        break;
-      }
-#endif
       round_with(RandomTableCoder(format), place, tile, count, format.block, scales, codes);
       break;
   }

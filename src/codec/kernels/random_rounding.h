@@ -36,9 +36,8 @@ inline uint32_t rounding_bits(const RoundingPlace& place, size_t i) {
 }
 
 // 16 of them, for rounding: value number n takes one half of the bits of number n / 2, the lower
-// one if n is even. A value's place between two levels is known no better than to 2^-17 of a step
-// where codes have 8 bits, since its product with the scale's inverse is rounded: finer numbers
-// would cost twice as much and say nothing.
+// one if n is even. That places a value to 2^-17 of a step, as well as its product with the scale's
+// inverse is known where codes of 8 bits are large, and costs half of what 32 bits do.
 inline constexpr int kRoundingHalf = 16;
 inline RoundingPlace rounding_pairs(const RoundingPlace& place) {
   return {place.low, place.high, place.first / 2};

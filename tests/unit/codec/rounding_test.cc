@@ -173,7 +173,8 @@ TEST(Rounding, SlicesGiveTheSameCodesWhereverTheyAreCut) {
 TEST(Rounding, EveryInstructionSetAndEverySecondRunGiveTheSameBytes) {
   for (const char* const spec :
        {"int8/64+sr", "int3/32+sr", "five/32+sr", "fp8e5m2/32+sr", "mxint8+sr", "nf4/32+sr",
-        "int4/1024+sparse:1%+hadamard+sr", "int4/32+rows:50+sr"}) {
+        "fp8e4m3/128+sr", "mxfp6:e2m3+sr", "mxfp4+sr", "int4/1024+sparse:1%+hadamard+sr",
+        "int4/32+rows:50+sr"}) {
     const Codec& codec = codec_of(spec);
     const Floats values = normal_floats(kSeed, 5003);
     // Near the end of 32 and 33 bits, from an even and an odd number on.
