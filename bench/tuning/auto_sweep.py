@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from rank_processes import size_name
+from tersum.cli.byte_sizes import format_bytes
 
 # (least bytes, most bytes, iterations). Each band begins one size early and makes many short calls:
 # in the first tenths of a second the scheduler has not yet given each rank a core of its own.
@@ -64,7 +64,7 @@ def compare(exact: dict[str, Any], auto: dict[str, Any]) -> bool:
     times = " | ".join(f"{row['time_us']:,.1f} us" for row in (exact, auto))
     verdict = "the same path" if same else "slower" if slower else ""
     print(
-        f"| {size_name(auto['bytes'])} | {times} | {path_of(auto)} | {ratio:.2f} | {verdict} |",
+        f"| {format_bytes(auto['bytes'])} | {times} | {path_of(auto)} | {ratio:.2f} | {verdict} |",
         flush=True,
     )
     return slower

@@ -32,9 +32,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from rank_processes import run_ranks, size_name
+from rank_processes import run_ranks
 
 import tersum
+from tersum.cli.byte_sizes import format_bytes
 from tersum.cli.perf_binding import BINDINGS, Cpus, binding_text, cpus_by_rank
 from tersum.cli.perf_data import make_values
 from tersum.cli.perf_table import placement
@@ -157,7 +158,7 @@ def print_predictions(rows: list[dict[str, Any]]) -> None:
         ratio = predicted / row["us"] if predicted else math.nan
         off = predicted is not None and not 1 / PREDICTED_WITHIN <= ratio <= PREDICTED_WITHIN
         print(
-            f"| {size_name(row['bytes'])} | {row['codec']} {row['plan']} | {row['us']:,.1f} "
+            f"| {format_bytes(row['bytes'])} | {row['codec']} {row['plan']} | {row['us']:,.1f} "
             f"| {row['us_low'] / row['us'] - 1:+.0%} {row['us_high'] / row['us'] - 1:+.0%} "
             f"| {'-' if predicted is None else f'{predicted:,.1f}'} | {ratio:.2f}{'*' * off} |",
             flush=True,
@@ -178,7 +179,7 @@ def print_choices(rows: list[dict[str, Any]], ranks: int) -> None:
         ratio = row["us"] / best["us"]
         verdict = "" if ratio <= CHOSEN_WITHIN else " (the same path)" if same else "*"
         print(
-            f"| {size_name(row['bytes'])} | {asked.codec} {asked.plan} | {' '.join(took)} "
+            f"| {format_bytes(row['bytes'])} | {asked.codec} {asked.plan} | {' '.join(took)} "
             f"| {row['us']:,.1f} | {best['codec']} {best['plan']} {best['us']:,.1f} "
             f"| {ratio:.2f}{verdict} |",
             flush=True,

@@ -20,10 +20,11 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
-from rank_processes import run_ranks, size_name
+from rank_processes import run_ranks
 
 import tersum
 from tersum import _core
+from tersum.cli.byte_sizes import format_bytes
 from tersum.cli.perf_binding import Cpus, cpus_by_rank
 from tersum.cli.perf_data import make_values
 
@@ -82,7 +83,7 @@ def measure(cpus: tuple[Cpus, ...], stores: str, times: Times) -> None:
 
 def print_table(far: bool, times: Times) -> None:
     """Medians over the rounds, microseconds."""
-    names = map(size_name, SIZES)
+    names = map(format_bytes, SIZES)
     print(f"\n{'far' if far else 'near'}, us")
     print(f"| codec | stores | rounds | {' | '.join(names)} |\n|{'---|' * (3 + len(SIZES))}")
     for codec in CODECS:

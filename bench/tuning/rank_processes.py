@@ -1,4 +1,4 @@
-"""Ranks as processes of their own, for benchmarks, and how sizes are written."""
+"""Ranks as processes of their own, for benchmarks."""
 
 from __future__ import annotations
 
@@ -35,8 +35,3 @@ def run_ranks(ranks: int, main: Callable[..., None], arguments: tuple[Any, ...],
         for process in processes:
             process.join()
     return got
-
-
-def size_name(size: int) -> str:
-    """``64 KiB``."""
-    return f"{size >> 10} KiB" if size < 1 << 20 else f"{size >> 20} MiB"

@@ -14,6 +14,7 @@
 #include "codec/kernels/element_kernels.h"
 #include "codec/kernels/element_reference.h"
 #include "codec/kernels/hwy_compat-inl.h"
+#include "codec/kernels/minifloat_values-inl.h"
 #include "hwy/highway.h"
 
 #if HWY_TARGET != HWY_SCALAR  // the reference serves there
@@ -350,38 +351,26 @@ class IntegerLevels {
   int shift_;
 };
 
-// Of codes that are all numbers: the magnitude at its place in a float32. Below the least normal
-// number a one that is not there is set before it and taken away again: a product would want the
-// denormals of float32, on which some cores spend a hundred times as long.
+// Of codes that are all numbers.
 class MinifloatLevels {
  public:
   explicit MinifloatLevels(const ElementFormat& format)
-      : to_top_(static_cast<int>(32 - format.bits)),
-        to_place_(to_top_ - (23 - format.mantissa_bits)),
-        rebias_((126 + format.least_exponent) << 23),
-        least_normal_(float_from_bits(static_cast<uint32_t>(127 + format.least_exponent) << 23)) {}
+      : values_(format.mantissa_bits, format.least_exponent),
+        magnitude_((1 << (format.bits - 1)) - 1),
+        to_top_(static_cast<int>(32 - format.bits)) {}
 
   HWY_INLINE VF of(const uint8_t* codes) const {
     const DF df;
-    const DI di;
-    const auto top = hn::ShiftLeftSame(load_codes(codes), to_top_);
-    const auto unsigned_top = hn::And(top, hn::Set(di, 0x7fffffff));
-    const auto magnitude = hn::ShiftRightSame(unsigned_top, to_place_);
-    const auto is_small = hn::Lt(magnitude, hn::Set(di, kOne));
-    const auto rebias = hn::IfThenElse(is_small, hn::Set(di, rebias_ + kOne), hn::Set(di, rebias_));
-    const auto with_one = hn::BitCast(df, hn::Add(magnitude, rebias));
-    const auto one = hn::IfThenElseZero(hn::RebindMask(df, is_small), hn::Set(df, least_normal_));
-    const auto sign = hn::BitCast(df, hn::Xor(top, unsigned_top));
-    return hn::Or(hn::Sub(with_one, one), sign);
+    const auto bits = load_codes(codes);
+    const auto value = values_.of(hn::And(bits, hn::Set(DI(), magnitude_)));
+    const auto sign = hn::And(hn::BitCast(df, hn::ShiftLeftSame(bits, to_top_)), hn::SignBit(df));
+    return hn::Or(value, sign);
   }
 
  private:
-  static constexpr int32_t kOne = 1 << 23;
-
+  MinifloatValues values_;
+  int32_t magnitude_;
   int to_top_;
-  int to_place_;
-  int32_t rebias_;
-  float least_normal_;
 };
 
 // Whether some of the codes of a minifloat format are NaN or infinite.

@@ -107,8 +107,8 @@ HWY_INLINE hn::Mask<DF> goes_up(VF scaled, VF level, VF gap, VI half) {
   return hn::Lt(hn::Mul(share, gap), hn::Sub(scaled, level));
 }
 
+// Of 16 levels at most: with longer tables `+sr` is refused.
 #if TERSUM_HAS_LOOKUP16
-// 16 levels at most, which one instruction looks up. Of longer tables `+sr` is refused.
 class RandomTableCoder : public SameBytes {
  public:
   explicit RandomTableCoder(const ElementFormat& format) : search_(inner_levels(format).data()) {
@@ -155,9 +155,7 @@ class RandomTableCoder : public SameBytes {
     }
     const auto level = hn::GatherIndex(df, levels_, below);
     const auto gap = hn::Sub(hn::GatherIndex(df, levels_ + 1, below), level);
-    const auto code = add_one_where(goes_up(scaled, level, gap, half), below);
-    // As signed bytes.
-    return hn::ShiftRight<24>(hn::ShiftLeft<24>(code));
+    return add_one_where(goes_up(scaled, level, gap, half), below);
   }
 
  private:

@@ -16,6 +16,7 @@
 #include "codec/kernels/element_format.h"
 #include "codec/kernels/element_reference.h"
 #include "codec/kernels/hwy_compat-inl.h"
+#include "codec/kernels/minifloat_values-inl.h"
 #include "hwy/highway.h"
 
 #if HWY_TARGET != HWY_SCALAR  // the reference serves there
@@ -115,15 +116,6 @@ class PowerChooser {
   int32_t to_byte_;
 };
 
-// The bits of an e4m3 number without a sign, but for NaN, as a float.
-HWY_INLINE VF e4m3_values(VI bits) {
-  const DF df;
-  const DI di;
-  const auto normal = hn::BitCast(df, hn::ShiftLeft<20>(hn::Add(bits, hn::Set(di, 120 << 3))));
-  const auto denormal = hn::Mul(hn::ConvertTo(df, bits), hn::Set(df, 0x1p-9F));
-  return hn::IfThenElse(hn::RebindMask(df, hn::Gt(hn::Set(di, 8), bits)), denormal, normal);
-}
-
 // kE4M3Tensor: as nearest_e4m3(), with a tensor scale that leaves every scale normal, or 0.
 class E4M3Chooser {
  public:
@@ -144,7 +136,7 @@ class E4M3Chooser {
     const auto least = hn::Set(df, 0x1p-6F);
     const auto small = nearest_int(hn::Mul(hn::Min(value, least), hn::Set(df, 512.0F)));
     const auto code = hn::IfThenElse(hn::RebindMask(di, hn::Lt(value, least)), small, normal);
-    const auto scale = hn::Mul(e4m3_values(code), hn::Set(df, tensor_scale_));
+    const auto scale = hn::Mul(MinifloatValues(3, -6).of(code), hn::Set(df, tensor_scale_));
     return {scale, hn::BitCast(DU(), code), hn::MaskFromVec(hn::Zero(di))};
   }
   static HWY_INLINE void store_wire(VU wire, std::byte* to) { store_low_bytes(wire, to); }

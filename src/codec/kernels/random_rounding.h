@@ -39,9 +39,6 @@ inline uint32_t rounding_bits(const RoundingPlace& place, size_t i) {
 // one if n is even. That places a value to 2^-17 of a step, as well as its product with the scale's
 // inverse is known where codes of 8 bits are large, and costs half of what 32 bits do.
 inline constexpr int kRoundingHalf = 16;
-inline RoundingPlace rounding_pairs(const RoundingPlace& place) {
-  return {place.low, place.high, place.first / 2};
-}
 inline uint32_t rounding_half(const RoundingPlace& place, size_t i) {
   const uint64_t n = place.first + i;
   const uint32_t both = rounding_bits({place.low, place.high, n / 2}, 0);

@@ -66,7 +66,7 @@ class RoundingHalves {
   // Of `count` values and those behind them up to the next multiple of kTilePad.
   RoundingHalves(const RoundingPlace& place, size_t count) : odd_(place.first % 2) {
     const hn::Repartition<uint16_t, DU> dh;
-    const RoundingNumbers numbers(rounding_pairs(place));
+    const RoundingNumbers numbers({place.low, place.high, place.first / 2});
     const size_t end = round_up(count, kTilePad) + odd_;
     for (size_t at = 0; at < end; at += 8 * kLanes) {
       VU pairs[4];
