@@ -70,7 +70,8 @@ CALL_BANS = (
         "fused",
         re.compile(r"\b(Neg)?Mul(Add|Sub)\s*\(|\bfmaf?l?\s*\("),
         ("src", "include"),
-        (),
+        # Products with 1 and -1, which are exact.
+        ("src/codec/kernels/element_rotation-inl.h",),
         "a fused multiply-add rounds differently from Mul and Add on other CPUs",
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-// Values of a tile from and to codes, once the scales are known.
+// Codes of the values of a tile, once the scales are known.
 #if defined(TERSUM_CODEC_KERNELS_ELEMENT_CODING_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TERSUM_CODEC_KERNELS_ELEMENT_CODING_INL_H_
 #undef TERSUM_CODEC_KERNELS_ELEMENT_CODING_INL_H_
@@ -14,7 +14,6 @@
 #include "codec/kernels/element_kernels.h"
 #include "codec/kernels/element_reference.h"
 #include "codec/kernels/hwy_compat-inl.h"
-#include "codec/kernels/minifloat_values-inl.h"
 #include "hwy/highway.h"
 
 #if HWY_TARGET != HWY_SCALAR  // the reference serves there
@@ -309,143 +308,6 @@ void quantize_tile(const ElementFormat& format, const float* tile, size_t count,
   code_special(format, scales, count / format.block, all, [&](size_t b, size_t at) {
     element_reference().quantize(format, tile + at, format.block, scales + b, codes + at);
   });
-}
-
-template <bool kAdd, class Levels>
-HWY_NOINLINE void dequantize_with(const Levels& levels, const uint8_t* HWY_RESTRICT codes,
-                                  size_t count, size_t block, const BlockScale* HWY_RESTRICT scales,
-                                  float* HWY_RESTRICT tile) {
-  const DF df;
-  for (size_t at = 0; at < count; ++scales) {
-    const auto scale = hn::Set(df, scales->scale);
-    for (const size_t end = std::min(at + block, count); at < end; at += kLanes) {
-      auto value = hn::Mul(levels.of(codes + at), scale);
-      if constexpr (kAdd) value = hn::Add(hn::Load(df, tile + at), value);
-      hn::Store(value, df, tile + at);
-    }
-  }
-}
-
-HWY_INLINE VI load_codes(const uint8_t* codes) {
-  return hn::PromoteTo(DI(), hn::LoadU(hn::Rebind<uint8_t, DI>(), codes));
-}
-
-// Integers of 8 bits have their sign.
-struct ByteLevels {
-  HWY_INLINE VF of(const uint8_t* codes) const {
-    const auto* const bytes = reinterpret_cast<const int8_t*>(codes);
-    return hn::ConvertTo(DF(), hn::PromoteTo(DI(), hn::LoadU(hn::Rebind<int8_t, DI>(), bytes)));
-  }
-};
-
-class IntegerLevels {
- public:
-  explicit IntegerLevels(const ElementFormat& format)
-      : shift_(static_cast<int>(32 - format.bits)) {}
-  HWY_INLINE VF of(const uint8_t* codes) const {
-    const auto top = hn::ShiftLeftSame(load_codes(codes), shift_);
-    return hn::ConvertTo(DF(), hn::ShiftRightSame(top, shift_));
-  }
-
- private:
-  int shift_;
-};
-
-// Of codes that are all numbers.
-class MinifloatLevels {
- public:
-  explicit MinifloatLevels(const ElementFormat& format)
-      : values_(format.mantissa_bits, format.least_exponent),
-        magnitude_((1 << (format.bits - 1)) - 1),
-        to_top_(static_cast<int>(32 - format.bits)) {}
-
-  HWY_INLINE VF of(const uint8_t* codes) const {
-    const DF df;
-    const auto bits = load_codes(codes);
-    const auto value = values_.of(hn::And(bits, hn::Set(DI(), magnitude_)));
-    const auto sign = hn::And(hn::BitCast(df, hn::ShiftLeftSame(bits, to_top_)), hn::SignBit(df));
-    return hn::Or(value, sign);
-  }
-
- private:
-  MinifloatValues values_;
-  int32_t magnitude_;
-  int to_top_;
-};
-
-// Whether some of the codes of a minifloat format are NaN or infinite.
-HWY_INLINE bool has_specials(const ElementFormat& format, const uint8_t* codes, size_t count) {
-  if (format.finite_levels) return false;
-  const uint32_t half = 1U << (format.bits - 1);
-  uint32_t numbers = half;
-  while (!std::isfinite(format.levels[numbers - 1])) --numbers;
-  const hn::CappedTag<uint8_t, 64> d;
-  const auto magnitude_bits = hn::Set(d, static_cast<uint8_t>(half - 1));
-  auto most = hn::Zero(d);
-  size_t i = 0;
-  for (; i + hn::Lanes(d) <= count; i += hn::Lanes(d)) {
-    most = hn::Max(most, hn::And(hn::LoadU(d, codes + i), magnitude_bits));
-  }
-  for (; i < count; ++i) {
-    most = hn::Max(most, hn::Set(d, static_cast<uint8_t>(codes[i] & (half - 1))));
-  }
-  const auto least = hn::Set(d, static_cast<uint8_t>(numbers));
-  return !hn::AllFalse(d, hn::Eq(hn::Max(most, least), most));
-}
-
-class TableLevels {
- public:
-  explicit TableLevels(const ElementFormat& format) : levels_(format.levels.data()) {}
-  HWY_INLINE VF of(const uint8_t* codes) const {
-    return hn::GatherIndex(DF(), levels_, load_codes(codes));
-  }
-
- private:
-  const float* levels_;
-};
-
-#if TERSUM_HAS_LOOKUP16
-class SmallLevels {
- public:
-  explicit SmallLevels(const ElementFormat& format)
-      : levels_(hn::LoadU(DF(), format.levels.data())) {}
-  HWY_INLINE VF of(const uint8_t* codes) const { return lookup16(levels_, load_codes(codes)); }
-
- private:
-  VF levels_;
-};
-#endif
-
-template <bool kAdd>
-HWY_INLINE void dequantize_to(const ElementFormat& format, const uint8_t* codes, size_t count,
-                              const BlockScale* scales, float* tile) {
-  if (count == 0) return;
-  const size_t block = format.block;
-  if (format.family == ElementFamily::kInteger) {
-    if (format.bits == 8) {
-      return dequantize_with<kAdd>(ByteLevels(), codes, count, block, scales, tile);
-    }
-    return dequantize_with<kAdd>(IntegerLevels(format), codes, count, block, scales, tile);
-  }
-#if TERSUM_HAS_LOOKUP16
-  if (format.bits <= 4) {
-    return dequantize_with<kAdd>(SmallLevels(format), codes, count, block, scales, tile);
-  }
-#endif
-  if (format.family == ElementFamily::kMinifloat && !has_specials(format, codes, count)) {
-    return dequantize_with<kAdd>(MinifloatLevels(format), codes, count, block, scales, tile);
-  }
-  dequantize_with<kAdd>(TableLevels(format), codes, count, block, scales, tile);
-}
-
-void dequantize_tile(const ElementFormat& format, const uint8_t* codes, size_t count,
-                     const BlockScale* scales, float* tile) {
-  dequantize_to<false>(format, codes, count, scales, tile);
-}
-
-void dequantize_add_tile(const ElementFormat& format, const uint8_t* codes, size_t count,
-                         const BlockScale* scales, float* tile) {
-  dequantize_to<true>(format, codes, count, scales, tile);
 }
 
 }  // namespace HWY_NAMESPACE

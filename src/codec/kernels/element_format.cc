@@ -139,8 +139,12 @@ void complete_format(ElementFormat& format) {
   bits = std::min(bits, float_bits(0x1p127F)) & ~(step - 1);
   while (double{float_from_bits(bits)} * format.level_max > largest) bits -= step;
   format.scale_max = float_from_bits(bits);
-  format.finite_levels = std::all_of(format.levels.begin(), format.levels.end(),
-                                     [](float level) { return std::isfinite(level); });
+  if (format.family == ElementFamily::kMinifloat) {
+    format.number_mask = static_cast<uint8_t>((1U << (format.bits - 1)) - 1);
+  }
+  const auto special = std::find_if_not(format.levels.begin(), format.levels.end(),
+                                        [](float level) { return std::isfinite(level); });
+  format.numbers = static_cast<uint32_t>(special - format.levels.begin());
 }
 
 float choose_scale(const ElementFormat& format, uint32_t absmax_bits, float tensor_scale,

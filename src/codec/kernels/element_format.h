@@ -66,8 +66,10 @@ struct ElementFormat {
   float level_max = 31;          // the largest level, or one above all, which is scaled for
   float gap_max = 1;             // between neighbouring levels
   float edge_max = 0;            // from an end of -level_max..level_max to its nearest level
-  bool finite_levels = true;     // whatever the code
   bool sums_codes = false;       // kInteger with E8M0 scales: added up by shift_sum.h
+  // A code stands for NaN or an infinity if these bits of it are `numbers` or more; 256: none does.
+  uint8_t number_mask = 0xff;
+  uint32_t numbers = 256;
   // Magnitudes (float32 bits) from here on are no finite number of the value type.
   uint32_t overflow_bits = kFloatInfinity;
   // The largest scale with which level_max is still a finite number of the value type.

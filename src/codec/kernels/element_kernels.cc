@@ -9,6 +9,7 @@
 // Must come after foreach_target.h.
 #include "codec/kernels/element_coding-inl.h"
 #include "codec/kernels/element_errors-inl.h"
+#include "codec/kernels/element_levels-inl.h"
 #include "codec/kernels/element_packing-inl.h"
 #include "codec/kernels/element_products-inl.h"
 #include "codec/kernels/element_rotation-inl.h"
@@ -28,14 +29,15 @@ const ElementKernels* element_table() { return nullptr; }
 #else
 const ElementKernels* element_table() {
   static constexpr ElementKernels kTable = {
-      load_tile,           store_tile,           add_tile,
-      add_values_tile,     finish_tile,          multiply_tile,
-      limit_tile,          tile_maxima,          block_errors,
-      tile_magnitudes,     choose_tile_scales,   choose_tile_means,
-      quantize_tile,       quantize_random_tile, dequantize_tile,
-      dequantize_add_tile, add_shifted_codes,    scale_shifted_sums,
-      pack_codes,          unpack_codes,         rotate_tile,
-      unrotate_tile,       unrotate_codes_tile,  multiply_blocks_tile};
+      load_tile,           store_tile,          add_tile,
+      add_values_tile,     finish_tile,         multiply_tile,
+      limit_tile,          tile_maxima,         block_errors,
+      tile_magnitudes,     choose_tile_scales,  choose_tile_means,
+      read_tile_scales,    quantize_tile,       quantize_random_tile,
+      dequantize_tile,     dequantize_add_tile, all_numbers_tile,
+      add_shifted_codes,   scale_shifted_sums,  pack_codes,
+      unpack_codes,        rotate_tile,         unrotate_tile,
+      unrotate_codes_tile, multiply_blocks_tile};
   return &kTable;
 }
 #endif  // HWY_TARGET

@@ -66,6 +66,8 @@ struct ElementKernels {
                         float tensor_scale, std::byte* wire, BlockScale* scales);
   void (*choose_means)(const ElementFormat& format, const uint32_t* absmax_bits, const float* sums,
                        size_t count, std::byte* wire, BlockScale* scales);
+  void (*read_scales)(const ElementFormat& format, const std::byte* wire, size_t blocks,
+                      float tensor_scale, BlockScale* scales);
   // Codes, one a byte, of `count` values; scales[i / block].
   void (*quantize)(const ElementFormat& format, const float* tile, size_t count,
                    const BlockScale* scales, uint8_t* codes);
@@ -79,6 +81,8 @@ struct ElementKernels {
   // Adds what dequantize gives.
   void (*dequantize_add)(const ElementFormat& format, const uint8_t* codes, size_t count,
                          const BlockScale* scales, float* tile);
+  // True if every code stands for a number.
+  bool (*all_numbers)(const ElementFormat& format, const uint8_t* codes, size_t count);
   // Integers only, for ShiftSum: sums[i] += code i * 2^shifts[i / block], below 2^0 rounded to
   // nearest, ties to even; then tile[i] = float(sums[i]) * units[i / block]. Whole blocks; `sums`
   // lies as a tile.

@@ -112,38 +112,81 @@ HWY_NOINLINE void pack_planes(size_t bits, const uint8_t* HWY_RESTRICT codes, si
   }
 }
 
-// So few planes are put together from masks.
-template <size_t kBits>
-HWY_NOINLINE void unpack_few_planes(const std::byte* HWY_RESTRICT wire, size_t groups,
-                                    uint8_t* HWY_RESTRICT codes) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+// A plane is a mask.
+inline constexpr size_t kMaskPlanesMax = 8;
+// `codes` with the bit `one` where the plane has it.
+HWY_INLINE VPlane with_plane(VPlane codes, const std::byte* HWY_RESTRICT plane, uint8_t one) {
+  const auto mask = load_unaligned<uint32_t>(plane);
+  return VPlane{_mm256_mask_add_epi8(codes.raw, mask, codes.raw, hn::Set(DPlane(), one).raw)};
+}
+#else
+inline constexpr size_t kMaskPlanesMax = 3;
+HWY_INLINE VPlane with_plane(VPlane codes, const std::byte* HWY_RESTRICT plane, uint8_t one) {
   const DPlane d;
-  for (size_t g = 0; g < groups; ++g) {
+  uint8_t bits[kMaskMemory] = {};
+  std::memcpy(bits, plane, kPlaneLanes / 8);
+  return hn::Or(codes, hn::IfThenElseZero(hn::LoadMaskBits(d, bits), hn::Set(d, one)));
+}
+#endif
+
+// As PlaneLoader, plane by plane, where making masks of planes is cheap, or the planes are few.
+template <size_t kBits>
+class MaskLoader {
+ public:
+  static HWY_INLINE void load(const std::byte* HWY_RESTRICT wire, size_t group, size_t,
+                              VPlane (&codes)[kPlaneVectors]) {
+    const std::byte* const from = wire + group * kBits * kPlaneBytes;
     for (size_t v = 0; v < kPlaneVectors; ++v) {
-      auto group = hn::Zero(d);
+      codes[v] = hn::Zero(DPlane());
       for (size_t bit = 0; bit < kBits; ++bit) {
-        uint8_t mask[kMaskMemory] = {};
-        std::memcpy(mask, wire + (g * kBits + bit) * kPlaneBytes + v * kPlaneLanes / 8,
-                    kPlaneLanes / 8);
-        const auto one = hn::Set(d, static_cast<uint8_t>(1U << bit));
-        group = hn::Or(group, hn::IfThenElseZero(hn::LoadMaskBits(d, mask), one));
+        const std::byte* const plane = from + bit * kPlaneBytes + v * kPlaneLanes / 8;
+        codes[v] = with_plane(codes[v], plane, static_cast<uint8_t>(1U << bit));
       }
-      hn::StoreU(group, d, codes + g * kPlaneGroup + v * kPlaneLanes);
     }
+  }
+};
+
+template <size_t kBits>
+HWY_INLINE auto plane_loader() {
+  if constexpr (kBits <= kMaskPlanesMax) {
+    return MaskLoader<kBits>();
+  } else {
+    return PlaneLoader(kBits);
   }
 }
 
-HWY_NOINLINE void unpack_planes(size_t bits, const std::byte* HWY_RESTRICT wire, size_t groups,
-                                uint8_t* HWY_RESTRICT codes) {
-  if (bits == 1) return unpack_few_planes<1>(wire, groups, codes);
-  if (bits == 2) return unpack_few_planes<2>(wire, groups, codes);
-  if (bits == 3) return unpack_few_planes<3>(wire, groups, codes);
-  const PlaneLoader planes(bits);
+template <size_t kBits>
+HWY_NOINLINE void unpack_bits(const std::byte* HWY_RESTRICT wire, size_t groups,
+                              uint8_t* HWY_RESTRICT codes) {
+  const auto planes = plane_loader<kBits>();
   for (size_t g = 0; g < groups; ++g) {
     VPlane group[kPlaneVectors];
     planes.load(wire, g, groups, group);
     for (size_t v = 0; v < kPlaneVectors; ++v) {
       hn::StoreU(group[v], DPlane(), codes + g * kPlaneGroup + v * kPlaneLanes);
     }
+  }
+}
+
+HWY_INLINE void unpack_planes(size_t bits, const std::byte* wire, size_t groups, uint8_t* codes) {
+  switch (bits) {
+    case 1:
+      return unpack_bits<1>(wire, groups, codes);
+    case 2:
+      return unpack_bits<2>(wire, groups, codes);
+    case 3:
+      return unpack_bits<3>(wire, groups, codes);
+    case 4:
+      return unpack_bits<4>(wire, groups, codes);
+    case 5:
+      return unpack_bits<5>(wire, groups, codes);
+    case 6:
+      return unpack_bits<6>(wire, groups, codes);
+    case 7:
+      return unpack_bits<7>(wire, groups, codes);
+    default:
+      return unpack_bits<8>(wire, groups, codes);
   }
 }
 
@@ -194,30 +237,39 @@ HWY_NOINLINE void pack_triples(const uint8_t* HWY_RESTRICT codes, size_t groups,
   }
 }
 
-// value / step, for values below 5 * step: how many multiples of step it has reached.
-HWY_INLINE VPlane quotient(VPlane value, uint8_t step) {
+// value / step, for values below 5 * step: of the cells of 2^kCellLog2 values each, 16 at most,
+// each begins within one quotient and reaches the next one, if at all, once.
+template <uint32_t kStep, int kCellLog2>
+HWY_INLINE VPlane quotient(VPlane value) {
   const DPlane d;
-  auto count = hn::Zero(d);
-  for (uint8_t k = 1; k < 5; ++k) {
-    const auto reached = hn::Eq(hn::Max(value, hn::Set(d, static_cast<uint8_t>(k * step))), value);
-    count = hn::Add(count, hn::IfThenElseZero(reached, hn::Set(d, 1)));
+  const hn::Repartition<uint16_t, DPlane> dw;
+  alignas(16) uint8_t quotient_of[16];
+  alignas(16) uint8_t next_of[16];
+  for (uint32_t cell = 0; cell < 16; ++cell) {
+    quotient_of[cell] = static_cast<uint8_t>((cell << kCellLog2) / kStep);
+    next_of[cell] = static_cast<uint8_t>((quotient_of[cell] + 1) * kStep);
   }
-  return count;
+  const auto shifted = hn::BitCast(d, hn::ShiftRight<kCellLog2>(hn::BitCast(dw, value)));
+  const auto cell = hn::And(shifted, hn::Set(d, 15));
+  const auto first = hn::TableLookupBytes(hn::LoadDup128(d, quotient_of), cell);
+  const auto next = hn::TableLookupBytes(hn::LoadDup128(d, next_of), cell);
+  const auto reached = hn::Eq(hn::Max(value, next), value);
+  return hn::Add(first, hn::IfThenElseZero(reached, hn::Set(d, 1)));
 }
 
 HWY_NOINLINE void unpack_triples(const std::byte* HWY_RESTRICT wire, size_t groups,
                                  uint8_t* HWY_RESTRICT codes) {
   const DPlane d;
-  const PlaneLoader planes(kTripleBits);
+  const auto planes = plane_loader<kTripleBits>();
   for (size_t g = 0; g < groups; ++g) {
     VPlane triples[kPlaneVectors];
     planes.load(wire, g, groups, triples);
     for (size_t v = 0; v < kPlaneVectors; ++v) {
       const auto unknown = hn::Eq(hn::Max(triples[v], hn::Set(d, 125)), triples[v]);
       const auto none = hn::Set(d, kNoTriple);
-      const auto third = quotient(triples[v], 25);
+      const auto third = quotient<25, 3>(triples[v]);
       const auto rest = hn::Sub(triples[v], five_times(five_times(third)));
-      const auto second = quotient(rest, 5);
+      const auto second = quotient<5, 1>(rest);
       const auto first = hn::Sub(rest, five_times(second));
       uint8_t* const to = codes + g * kTripleGroup + v * kPlaneLanes;
       hn::StoreU(hn::IfThenElse(unknown, none, first), d, to);

@@ -233,6 +233,11 @@ void dequantize_add(const ElementFormat& format, const uint8_t* codes, size_t co
   }
 }
 
+bool all_numbers(const ElementFormat& format, const uint8_t* codes, size_t count) {
+  return std::all_of(codes, codes + count,
+                     [&](uint8_t code) { return std::isfinite(format.levels[code]); });
+}
+
 int32_t shifted_code(int32_t code, int32_t shift) {
   if (shift >= 0) return code * (int32_t{1} << shift);
   // Of any code nothing is left long before this.
@@ -436,14 +441,13 @@ void unpack_group(const ElementFormat& format, const std::byte* wire, size_t cou
 }
 
 const ElementKernels& element_reference() {
-  static constexpr ElementKernels kTable = {load,           store,           add,
-                                            add_values,     finish_sum,      multiply,
-                                            limit,          maxima,          squared_errors,
-                                            magnitudes,     choose_scales,   choose_means,
-                                            quantize,       quantize_random, dequantize,
-                                            dequantize_add, add_shifted,     scale_sums,
-                                            pack,           unpack,          rotate,
-                                            unrotate,       unrotate_codes,  multiply_blocks};
+  static constexpr ElementKernels kTable = {
+      load,           store,          add,         add_values,     finish_sum,
+      multiply,       limit,          maxima,      squared_errors, magnitudes,
+      choose_scales,  choose_means,   read_scales, quantize,       quantize_random,
+      dequantize,     dequantize_add, all_numbers, add_shifted,    scale_sums,
+      pack,           unpack,         rotate,      unrotate,       unrotate_codes,
+      multiply_blocks};
   return kTable;
 }
 

@@ -19,17 +19,17 @@ HWY_BEFORE_NAMESPACE();
 namespace tersum {
 namespace HWY_NAMESPACE {
 
-// The sign bit in the lanes whose number has the bit `step`.
-HWY_INLINE VU lane_signs(int32_t step) {
+// -1 in the lanes whose number has the bit `step`, 1 in the others.
+HWY_INLINE VF lane_signs(int32_t step) {
+  const DF df;
   const DI di;
   const auto is_second = hn::Ne(hn::And(hn::Iota(di, 0), hn::Set(di, step)), hn::Zero(di));
-  return hn::BitCast(DU(), hn::IfThenElseZero(is_second, hn::Set(di, INT32_MIN)));
+  return hn::IfThenElse(hn::RebindMask(df, is_second), hn::Set(df, -1.0F), hn::Set(df, 1.0F));
 }
 
-HWY_INLINE VF with_partner(VF value, VF partner, VU signs) {
-  const DU du;
-  return hn::Add(partner, hn::BitCast(DF(), hn::Xor(hn::BitCast(du, value), signs)));
-}
+// partner + value * sign, where sign is 1 or -1: as no product is rounded, a fused multiply-add
+// gives the bits of an addition, at half the instructions of changing a sign and adding.
+HWY_INLINE VF signed_sum(VF value, VF sign, VF partner) { return hn::MulAdd(value, sign, partner); }
 
 class LaneSteps {
  public:
@@ -37,22 +37,22 @@ class LaneSteps {
       : one_(lane_signs(1)), two_(lane_signs(2)), four_(lane_signs(4)), eight_(lane_signs(8)) {}
 
   HWY_INLINE VF apply(VF v) const {
-    v = with_partner(v, hn::Shuffle2301(v), one_);
-    v = with_partner(v, hn::Shuffle1032(v), two_);
+    v = signed_sum(v, one_, hn::Shuffle2301(v));
+    v = signed_sum(v, two_, hn::Shuffle1032(v));
 #if HWY_CAP_GE512
-    v = with_partner(v, hn::SwapAdjacentBlocks(v), four_);
-    v = with_partner(v, hn::ConcatLowerUpper(DF(), v, v), eight_);
+    v = signed_sum(v, four_, hn::SwapAdjacentBlocks(v));
+    v = signed_sum(v, eight_, hn::ConcatLowerUpper(DF(), v, v));
 #elif HWY_CAP_GE256
-    v = with_partner(v, hn::ConcatLowerUpper(DF(), v, v), four_);
+    v = signed_sum(v, four_, hn::ConcatLowerUpper(DF(), v, v));
 #endif
     return v;
   }
 
  private:
-  VU one_;
-  VU two_;
-  VU four_;
-  VU eight_;
+  VF one_;
+  VF two_;
+  VF four_;
+  VF eight_;
 };
 
 // The steps between the vectors of `v`, whose distance in memory is the step's length.
@@ -68,123 +68,170 @@ HWY_INLINE void butterflies(VF (&v)[kCount]) {
   }
 }
 
-// What a pass does to a vector before its steps and after them.
+// What a pass does to a vector before its steps and after them. in_block(): of the block that
+// begins with value number `first`; places are counted in that.
 struct NoFactors {
+  static constexpr bool kWatches = false;
+  HWY_INLINE NoFactors in_block(size_t) const { return *this; }
   HWY_INLINE VF apply(VF value, size_t) const { return value; }
 };
+template <bool kDiagonal>
 struct Beginning {
-  const RotationEnds& ends;
-  HWY_INLINE VF apply(VF value, size_t at) const {
-    if (ends.diagonal != nullptr) value = hn::Mul(value, hn::LoadU(DF(), ends.diagonal + at));
-    return hn::Mul(value, hn::LoadU(DF(), ends.signs + at));
+  RotationEnds ends;
+  HWY_INLINE Beginning in_block(size_t first) const { return {ends.from(first)}; }
+  HWY_INLINE VF apply(VF value, size_t place) const {
+    if constexpr (kDiagonal) value = hn::Mul(value, hn::LoadU(DF(), ends.diagonal + place));
+    return hn::Mul(value, hn::LoadU(DF(), ends.signs + place));
   }
 };
+// NaN that the terms bring is noticed, and made canonical afterwards.
+template <bool kDiagonal, bool kTerms>
 struct Ending {
-  const RotationEnds& ends;
-  HWY_INLINE VF apply(VF value, size_t at) const {
-    value = hn::Mul(value, hn::LoadU(DF(), ends.signs + at));
-    if (ends.diagonal != nullptr) value = hn::Mul(value, hn::LoadU(DF(), ends.diagonal + at));
-    if (ends.terms == nullptr) return value;
-    return canonical(hn::Add(value, hn::LoadU(DF(), ends.terms + at)));
+  static constexpr bool kWatches = kTerms;
+  RotationEnds ends;
+  HWY_INLINE Ending in_block(size_t first) const { return {ends.from(first)}; }
+  HWY_INLINE VF apply(VF value, size_t place) const {
+    value = hn::Mul(value, hn::LoadU(DF(), ends.signs + place));
+    if constexpr (kDiagonal) value = hn::Mul(value, hn::LoadU(DF(), ends.diagonal + place));
+    if constexpr (kTerms) value = hn::Add(value, hn::LoadU(DF(), ends.terms + place));
+    return value;
   }
 };
+
+// Vectors whose places are `step` values apart.
+template <size_t kCount, class After>
+HWY_INLINE void store_all(VF (&v)[kCount], const After& after, size_t at, size_t step, float* to,
+                          NanWatch& nan) {
+  for (size_t k = 0; k < kCount; ++k) {
+    v[k] = after.apply(v[k], at + k * step);
+    hn::StoreU(v[k], DF(), to + at + k * step);
+  }
+  if constexpr (After::kWatches) {
+    for (size_t k = 0; k < kCount; k += 2) nan.watch(v[k], v[(k + 1) % kCount]);
+  }
+}
 
 // kCount vectors in a row: the lane steps and the first steps between vectors.
 template <size_t kCount, class Before, class After>
 HWY_INLINE void near_steps(const LaneSteps& lanes, const float* from, const Before& before,
-                           const After& after, size_t at, float* to) {
+                           const After& after, size_t at, float* to, NanWatch& nan) {
   VF v[kCount];
   for (size_t i = 0; i < kCount; ++i) {
     const size_t here = at + i * kLanes;
     v[i] = lanes.apply(before.apply(hn::LoadU(DF(), from + here), here));
   }
   butterflies(v);
-  for (size_t i = 0; i < kCount; ++i) {
-    const size_t here = at + i * kLanes;
-    hn::StoreU(after.apply(v[i], here), DF(), to + here);
-  }
+  store_all(v, after, at, kLanes, to, nan);
 }
 
 // kCount vectors `step` values apart, for each place in a step.
 template <size_t kCount, class After>
-HWY_INLINE void far_steps(size_t step, const After& after, size_t at, const float* from,
-                          float* to) {
+HWY_INLINE void far_steps(size_t step, const After& after, size_t at, const float* from, float* to,
+                          NanWatch& nan) {
   for (size_t i = at; i < at + step; i += kLanes) {
     VF v[kCount];
     for (size_t k = 0; k < kCount; ++k) v[k] = hn::LoadU(DF(), from + i + k * step);
     butterflies(v);
-    for (size_t k = 0; k < kCount; ++k) {
-      hn::StoreU(after.apply(v[k], i + k * step), DF(), to + i + k * step);
-    }
+    store_all(v, after, i, step, to, nan);
   }
 }
 
 // So many vectors stay in registers on every instruction set.
 inline constexpr size_t kNearVectors = 8;
 
-// Only the last steps write to `to`: it may hold what `after` has still to read.
+// One block. Only the last steps write to `to`: it may hold what `after` has still to read.
 template <class Before, class After>
-HWY_INLINE void transform_far(const LaneSteps& lanes, size_t block, size_t count, const float* from,
-                              const Before& before, const After& after, float* work, float* to) {
+HWY_INLINE void transform_far(const LaneSteps& lanes, size_t block, const float* from,
+                              const Before& before, const After& after, float* work, float* to,
+                              NanWatch& nan) {
   constexpr size_t kNear = kNearVectors * kLanes;
-  for (size_t begin = 0; begin < count; begin += block) {
-    for (size_t at = begin; at < begin + block; at += kNear) {
-      near_steps<kNearVectors>(lanes, from, before, NoFactors(), at, work);
-    }
-    size_t step = kNear;
-    for (; 8 * step <= block / 2; step *= 8) {
-      for (size_t at = begin; at < begin + block; at += 8 * step) {
-        far_steps<8>(step, NoFactors(), at, work, work);
-      }
-    }
-    for (; 4 * step <= block / 2; step *= 4) {
-      for (size_t at = begin; at < begin + block; at += 4 * step) {
-        far_steps<4>(step, NoFactors(), at, work, work);
-      }
-    }
-    if (8 * step == block) {
-      far_steps<8>(step, after, begin, work, to);
-    } else if (4 * step == block) {
-      far_steps<4>(step, after, begin, work, to);
-    } else {
-      far_steps<2>(step, after, begin, work, to);
-    }
+  for (size_t at = 0; at < block; at += kNear) {
+    near_steps<kNearVectors>(lanes, from, before, NoFactors(), at, work, nan);
+  }
+  size_t step = kNear;
+  for (; 8 * step <= block / 2; step *= 8) {
+    for (size_t at = 0; at < block; at += 8 * step)
+      far_steps<8>(step, NoFactors(), at, work, work, nan);
+  }
+  for (; 4 * step <= block / 2; step *= 4) {
+    for (size_t at = 0; at < block; at += 4 * step)
+      far_steps<4>(step, NoFactors(), at, work, work, nan);
+  }
+  if (8 * step == block) {
+    far_steps<8>(step, after, 0, work, to, nan);
+  } else if (4 * step == block) {
+    far_steps<4>(step, after, 0, work, to, nan);
+  } else {
+    far_steps<2>(step, after, 0, work, to, nan);
   }
 }
 
 template <size_t kCount, class Before, class After>
 HWY_INLINE void transform_near(const LaneSteps& lanes, size_t count, const float* from,
-                               const Before& before, const After& after, float* to) {
+                               const Before& before, const After& after, float* to, NanWatch& nan) {
   for (size_t at = 0; at < count; at += kCount * kLanes) {
-    near_steps<kCount>(lanes, from, before, after, at, to);
+    near_steps<kCount>(lanes, from + at, before.in_block(at), after.in_block(at), 0, to + at, nan);
   }
 }
 
+// True if `after` noticed a NaN.
 template <class Before, class After>
-HWY_NOINLINE void transform(size_t block, size_t count, const float* from, const Before& before,
+HWY_NOINLINE bool transform(size_t block, size_t count, const float* from, const Before& before,
                             const After& after, float* work, float* to) {
   const LaneSteps lanes;
+  NanWatch nan;
   switch (block / kLanes) {
     case 1:
-      return transform_near<1>(lanes, count, from, before, after, to);
+      transform_near<1>(lanes, count, from, before, after, to, nan);
+      break;
     case 2:
-      return transform_near<2>(lanes, count, from, before, after, to);
+      transform_near<2>(lanes, count, from, before, after, to, nan);
+      break;
     case 4:
-      return transform_near<4>(lanes, count, from, before, after, to);
+      transform_near<4>(lanes, count, from, before, after, to, nan);
+      break;
     case 8:
-      return transform_near<8>(lanes, count, from, before, after, to);
+      transform_near<8>(lanes, count, from, before, after, to, nan);
+      break;
     default:
-      return transform_far(lanes, block, count, from, before, after, work, to);
+      for (size_t at = 0; at < count; at += block) {
+        transform_far(lanes, block, from + at, before.in_block(at), after.in_block(at), work + at,
+                      to + at, nan);
+      }
   }
+  return nan.seen();
 }
 
 void rotate_tile(const RotationEnds& ends, const float* from, size_t block, size_t count,
                  float* tile) {
-  transform(block, count, from, Beginning{ends}, NoFactors(), tile, tile);
+  const auto with = [&]<bool kDiagonal>() {
+    transform(block, count, from, Beginning<kDiagonal>{ends}, NoFactors(), tile, tile);
+  };
+  ends.diagonal == nullptr ? with.template operator()<false>() : with.template operator()<true>();
+}
+
+HWY_NOINLINE void clean_nans(float* values, size_t count) {
+  for (size_t i = 0; i < count; i += kLanes) {
+    hn::StoreU(canonical(hn::LoadU(DF(), values + i)), DF(), values + i);
+  }
+}
+
+// Calls body.operator()<kDiagonal, kTerms>() with what `ends` has.
+template <class Body>
+HWY_INLINE auto with_ends(const RotationEnds& ends, const Body& body) {
+  if (ends.diagonal == nullptr) {
+    return ends.terms == nullptr ? body.template operator()<false, false>()
+                                 : body.template operator()<false, true>();
+  }
+  return ends.terms == nullptr ? body.template operator()<true, false>()
+                               : body.template operator()<true, true>();
 }
 
 void unrotate_tile(const RotationEnds& ends, float* tile, size_t block, size_t count, float* to) {
-  transform(block, count, tile, NoFactors(), Ending{ends}, tile, to);
+  with_ends(ends, [&]<bool kDiagonal, bool kTerms>() {
+    const Ending<kDiagonal, kTerms> ending{ends};
+    if (transform(block, count, tile, NoFactors(), ending, tile, to)) clean_nans(to, count);
+  });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -11,12 +11,13 @@
 #endif
 
 #include <algorithm>
+#include <cmath>
 
 #include "codec/kernels/block_scales-inl.h"
 #include "codec/kernels/element_format.h"
+#include "codec/kernels/element_levels-inl.h"
 #include "codec/kernels/element_reference.h"
 #include "codec/kernels/hwy_compat-inl.h"
-#include "codec/kernels/minifloat_values-inl.h"
 #include "hwy/highway.h"
 
 #if HWY_TARGET != HWY_SCALAR  // the reference serves there
@@ -116,6 +117,15 @@ class PowerChooser {
   int32_t to_byte_;
 };
 
+// The bits of an e4m3 number without a sign, but for NaN, as a float.
+HWY_INLINE VF e4m3_values(VI bits) {
+  const DF df;
+  const DI di;
+  const auto normal = hn::BitCast(df, hn::ShiftLeft<20>(hn::Add(bits, hn::Set(di, 120 << 3))));
+  const auto denormal = hn::Mul(hn::ConvertTo(df, bits), hn::Set(df, 0x1p-9F));
+  return hn::IfThenElse(hn::RebindMask(df, hn::Gt(hn::Set(di, 8), bits)), denormal, normal);
+}
+
 // kE4M3Tensor: as nearest_e4m3(), with a tensor scale that leaves every scale normal, or 0.
 class E4M3Chooser {
  public:
@@ -136,7 +146,7 @@ class E4M3Chooser {
     const auto least = hn::Set(df, 0x1p-6F);
     const auto small = nearest_int(hn::Mul(hn::Min(value, least), hn::Set(df, 512.0F)));
     const auto code = hn::IfThenElse(hn::RebindMask(di, hn::Lt(value, least)), small, normal);
-    const auto scale = hn::Mul(MinifloatValues(3, -6).of(code), hn::Set(df, tensor_scale_));
+    const auto scale = hn::Mul(e4m3_values(code), hn::Set(df, tensor_scale_));
     return {scale, hn::BitCast(DU(), code), hn::MaskFromVec(hn::Zero(di))};
   }
   static HWY_INLINE void store_wire(VU wire, std::byte* to) { store_low_bytes(wire, to); }
@@ -186,6 +196,70 @@ void choose_tile_scales(const ElementFormat& format, const uint32_t* absmax_bits
   element_reference().choose_scales(format, absmax_bits, blocks, tensor_scale, wire, scales);
 }
 
+// kE8M0Up and kE8M0Floor: as e8m0_value() where that is a normal number.
+class PowerReader {
+ public:
+  explicit PowerReader(const ElementFormat& format) : exponent_(format.scale_exponent) {}
+  HWY_INLINE VF read(const uint8_t* wire, hn::Mask<DI>& special) const {
+    const DI di;
+    const auto byte = load_codes(wire);
+    const auto field = hn::Add(byte, hn::Set(di, exponent_));
+    const auto is_nan = hn::Eq(byte, hn::Set(di, 255));
+    special = hn::Or(is_nan, hn::Gt(hn::Set(di, 1), field));
+    return hn::BitCast(DF(), hn::ShiftLeft<23>(field));
+  }
+
+ private:
+  int32_t exponent_;
+};
+
+// kE4M3Tensor, with a tensor scale that is a number.
+class E4M3Reader {
+ public:
+  explicit E4M3Reader(float tensor_scale) : levels_(8, 3, -6), tensor_scale_(tensor_scale) {}
+  HWY_INLINE VF read(const uint8_t* wire, hn::Mask<DI>& special) const {
+    special = hn::Gt(load_codes(wire), hn::Set(DI(), 0x7e));
+    return hn::Mul(levels_.of(wire), hn::Set(DF(), tensor_scale_));
+  }
+
+ private:
+  MinifloatLevels levels_;
+  float tensor_scale_;
+};
+
+// Scales of a byte each.
+template <class Reader>
+HWY_NOINLINE void read_with(const Reader& reader, const ElementFormat& format,
+                            const std::byte* HWY_RESTRICT wire, size_t blocks, float tensor_scale,
+                            BlockScale* HWY_RESTRICT scales) {
+  const DI di;
+  for (size_t b = 0; b < blocks; b += kLanes) {
+    const size_t here = std::min(kLanes, blocks - b);
+    if (here == kLanes) {
+      hn::Mask<DI> special;
+      const auto scale = reader.read(reinterpret_cast<const uint8_t*>(wire + b), special);
+      if (HWY_LIKELY(hn::AllFalse(di, special))) {
+        alignas(64) float scale_of[kLanes];
+        hn::Store(scale, DF(), scale_of);
+        for (size_t k = 0; k < kLanes; ++k) scales[b + k].scale = scale_of[k];
+        continue;
+      }
+    }
+    element_reference().read_scales(format, wire + b, here, tensor_scale, scales + b);
+  }
+}
+
+void read_tile_scales(const ElementFormat& format, const std::byte* wire, size_t blocks,
+                      float tensor_scale, BlockScale* scales) {
+  if (format.rule == ScaleRule::kE8M0Up || format.rule == ScaleRule::kE8M0Floor) {
+    return read_with(PowerReader(format), format, wire, blocks, tensor_scale, scales);
+  }
+  if (format.rule == ScaleRule::kE4M3Tensor && std::isfinite(tensor_scale)) {
+    return read_with(E4M3Reader(tensor_scale), format, wire, blocks, tensor_scale, scales);
+  }
+  element_reference().read_scales(format, wire, blocks, tensor_scale, scales);
+}
+
 void choose_tile_means(const ElementFormat& format, const uint32_t* HWY_RESTRICT absmax_bits,
                        const float* HWY_RESTRICT sums, size_t count, std::byte* wire,
                        BlockScale* HWY_RESTRICT scales) {
@@ -218,60 +292,6 @@ void choose_tile_means(const ElementFormat& format, const uint32_t* HWY_RESTRICT
     element_reference().choose_means(format, absmax_bits + b, sums + b, here, wire + 2 * b,
                                      scales + b);
   }
-}
-
-// The sum over the 128-bit parts of sixteen sums, lane by lane: of those that are 8 apart, then of
-// those that are 4 apart.
-using FourSums = hn::Vec<hn::CappedTag<float, 4>>;
-inline constexpr size_t kMeanVectors = kMeanLanes / kLanes;
-
-HWY_INLINE FourSums fold_sums(const VF (&sums)[kMeanVectors]) {
-#if HWY_CAP_GE512
-  const hn::Half<DF> dh;
-  const hn::Half<decltype(dh)> dq;
-  const auto eight = hn::Add(hn::LowerHalf(dh, sums[0]), hn::UpperHalf(dh, sums[0]));
-  return hn::Add(hn::LowerHalf(dq, eight), hn::UpperHalf(dq, eight));
-#elif HWY_CAP_GE256
-  const hn::Half<DF> dh;
-  const auto eight = hn::Add(sums[0], sums[1]);
-  return hn::Add(hn::LowerHalf(dh, eight), hn::UpperHalf(dh, eight));
-#else
-  return hn::Add(hn::Add(sums[0], sums[2]), hn::Add(sums[1], sums[3]));
-#endif
-}
-
-HWY_INLINE FourSums magnitude_sums(const float* HWY_RESTRICT from, size_t block) {
-  const DF df;
-  const auto factor = hn::Set(df, kMeanFactor);
-  VF sums[kMeanVectors];
-  for (auto& sum : sums) sum = hn::Zero(df);
-  for (size_t i = 0; i < block; i += kMeanLanes) {
-    for (size_t v = 0; v < kMeanVectors; ++v) {
-      const auto magnitude = hn::Abs(hn::LoadU(df, from + i + v * kLanes));
-      sums[v] = hn::Add(sums[v], hn::Mul(magnitude, factor));
-    }
-  }
-  return fold_sums(sums);
-}
-
-// Four blocks together: a transposing tree adds what is 2 apart, then what is 1 apart.
-void tile_magnitudes(const float* tile, size_t block, size_t blocks, float* HWY_RESTRICT sums) {
-  const hn::CappedTag<float, 4> d4;
-  const hn::Repartition<double, decltype(d4)> d2;
-  size_t b = 0;
-  for (; b + 4 <= blocks; b += 4) {
-    const float* const from = tile + b * block;
-    const auto s0 = magnitude_sums(from, block);
-    const auto s1 = magnitude_sums(from + block, block);
-    const auto s2 = magnitude_sums(from + 2 * block, block);
-    const auto s3 = magnitude_sums(from + 3 * block, block);
-    const auto s01 = hn::Add(hn::InterleaveLower(d4, s0, s1), hn::InterleaveUpper(d4, s0, s1));
-    const auto s23 = hn::Add(hn::InterleaveLower(d4, s2, s3), hn::InterleaveUpper(d4, s2, s3));
-    const auto even = hn::InterleaveLower(d2, hn::BitCast(d2, s01), hn::BitCast(d2, s23));
-    const auto odd = hn::InterleaveUpper(d2, hn::BitCast(d2, s01), hn::BitCast(d2, s23));
-    hn::StoreU(hn::Add(hn::BitCast(d4, even), hn::BitCast(d4, odd)), d4, sums + b);
-  }
-  element_reference().magnitudes(tile + b * block, block, blocks - b, sums + b);
 }
 
 }  // namespace HWY_NAMESPACE

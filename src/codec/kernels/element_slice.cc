@@ -30,6 +30,7 @@ class SlicePass : public SliceTiles {
     } else {
       kernels_.quantize(format_, values, padded(tile), memory.scales, memory.codes);
     }
+    memory.read = memory.codes;
     std::byte* const codes = codes_of(tile, wire);
     const size_t groups = values_in(tile) / group_values(format_.packing);
     kernels_.pack(format_, memory.codes, groups, codes);
@@ -47,7 +48,7 @@ class SlicePass : public SliceTiles {
 
   // As decode_codes(), added to `values`.
   void add_codes(size_t tile, const TileMemory& memory, float* values) const {
-    kernels_.dequantize_add(format_, memory.codes, padded(tile), memory.scales, values);
+    kernels_.dequantize_add(format_, memory.read, padded(tile), memory.scales, values);
   }
 
   void read(const std::byte* wire, size_t tile, TileMemory& memory) const {
@@ -56,6 +57,11 @@ class SlicePass : public SliceTiles {
   }
   void read_codes(const std::byte* wire, size_t tile, TileMemory& memory) const {
     const std::byte* const codes = codes_of(tile, wire);
+    if (format_.packing == Packing::kBytes && padded(tile) == values_in(tile)) {
+      memory.read = reinterpret_cast<const uint8_t*>(codes);
+      return;
+    }
+    memory.read = memory.codes;
     const size_t groups = values_in(tile) / group_values(format_.packing);
     kernels_.unpack(format_, codes, groups, memory.codes);
     const size_t unpacked = groups * group_values(format_.packing);
@@ -90,7 +96,7 @@ class SlicePass : public SliceTiles {
     const bool has_one = tensor_scale_bytes(format_.rule) > 0 && count_ > 0;
     const float tensor_scale = has_one ? read_tensor_scale(wire) : 0.0F;
     const size_t blocks = block_count(format_, values_in(tile));
-    tersum::read_scales(format_, scales_of(tile, wire), blocks, tensor_scale, memory.scales);
+    kernels_.read_scales(format_, scales_of(tile, wire), blocks, tensor_scale, memory.scales);
     pad_scales(tile, blocks, memory);
   }
 
@@ -185,7 +191,7 @@ class SliceSum {
       return pass_.store_plain(sum, {}, tile, args_.values_out);
     }
     if (coding_.format.sums_codes) {
-      const ScaleRange scales = add_shifted(tile, memory, term, sum);
+      const SumRange scales = add_shifted(tile, memory, term, sum);
       return pass_.store_sum(sum, scales, nullptr, args_.finish, tile, args_.values_out);
     }
     if (args_.wire_count == 0) {
@@ -197,10 +203,10 @@ class SliceSum {
                              tile, args_.values_out);
     }
     bool begun = false;
-    ScaleRange scales;
+    SumRange scales;
     for (size_t w = 0; w < args_.wire_count; ++w) {
       add_wire(w, tile, memory, begun, sum);
-      scales.add(memory, block_count(coding_.format, pass_.values_in(tile)));
+      scales.add(pass_.range_of(memory, tile));
     }
     pass_.store_sum(sum, scales, args_.own, args_.finish, tile, args_.values_out);
   }
@@ -215,7 +221,7 @@ class SliceSum {
   }
 
   // Own values are quantized as a wire's are: who owns a chunk makes no difference then.
-  ScaleRange add_shifted(size_t tile, TileMemory& memory, float* term, float* sum) const {
+  SumRange add_shifted(size_t tile, TileMemory& memory, float* term, float* sum) const {
     const size_t contributions = args_.wire_count + (args_.own != nullptr ? 1 : 0);
     ShiftSum total(coding_.format, coding_.kernels, contributions);
     TileMemory own(coding_.format, args_.count);
@@ -231,10 +237,10 @@ class SliceSum {
     if (args_.own != nullptr) total.add(own.codes, own_scales);
     for (size_t w = 0; w < args_.wire_count; ++w) {
       pass_.read_codes(args_.wires[w], tile, memory);
-      total.add(memory.codes, pass_.scales_of(tile, args_.wires[w]));
+      total.add(memory.read, pass_.scales_of(tile, args_.wires[w]));
     }
     const float largest = total.largest_scale();
-    ScaleRange scales;
+    SumRange scales;
     scales.largest = static_cast<double>(contributions) * double{largest};
     scales.has_nan = largest != largest;
     total.finish(sum);

@@ -151,6 +151,60 @@ void tile_maxima(const float* tile, size_t block, size_t blocks, uint32_t* HWY_R
   }
 }
 
+// The sum over the 128-bit parts of sixteen sums, lane by lane: of those that are 8 apart, then of
+// those that are 4 apart.
+using FourSums = hn::Vec<hn::CappedTag<float, 4>>;
+inline constexpr size_t kMeanVectors = kMeanLanes / kLanes;
+
+HWY_INLINE FourSums fold_sums(const VF (&sums)[kMeanVectors]) {
+#if HWY_CAP_GE512
+  const hn::Half<DF> dh;
+  const hn::Half<decltype(dh)> dq;
+  const auto eight = hn::Add(hn::LowerHalf(dh, sums[0]), hn::UpperHalf(dh, sums[0]));
+  return hn::Add(hn::LowerHalf(dq, eight), hn::UpperHalf(dq, eight));
+#elif HWY_CAP_GE256
+  const hn::Half<DF> dh;
+  const auto eight = hn::Add(sums[0], sums[1]);
+  return hn::Add(hn::LowerHalf(dh, eight), hn::UpperHalf(dh, eight));
+#else
+  return hn::Add(hn::Add(sums[0], sums[2]), hn::Add(sums[1], sums[3]));
+#endif
+}
+
+HWY_INLINE FourSums magnitude_sums(const float* HWY_RESTRICT from, size_t block) {
+  const DF df;
+  const auto factor = hn::Set(df, kMeanFactor);
+  VF sums[kMeanVectors];
+  for (auto& sum : sums) sum = hn::Zero(df);
+  for (size_t i = 0; i < block; i += kMeanLanes) {
+    for (size_t v = 0; v < kMeanVectors; ++v) {
+      const auto magnitude = hn::Abs(hn::LoadU(df, from + i + v * kLanes));
+      sums[v] = hn::Add(sums[v], hn::Mul(magnitude, factor));
+    }
+  }
+  return fold_sums(sums);
+}
+
+// Four blocks together: a transposing tree adds what is 2 apart, then what is 1 apart.
+void tile_magnitudes(const float* tile, size_t block, size_t blocks, float* HWY_RESTRICT sums) {
+  const hn::CappedTag<float, 4> d4;
+  const hn::Repartition<double, decltype(d4)> d2;
+  size_t b = 0;
+  for (; b + 4 <= blocks; b += 4) {
+    const float* const from = tile + b * block;
+    const auto s0 = magnitude_sums(from, block);
+    const auto s1 = magnitude_sums(from + block, block);
+    const auto s2 = magnitude_sums(from + 2 * block, block);
+    const auto s3 = magnitude_sums(from + 3 * block, block);
+    const auto s01 = hn::Add(hn::InterleaveLower(d4, s0, s1), hn::InterleaveUpper(d4, s0, s1));
+    const auto s23 = hn::Add(hn::InterleaveLower(d4, s2, s3), hn::InterleaveUpper(d4, s2, s3));
+    const auto even = hn::InterleaveLower(d2, hn::BitCast(d2, s01), hn::BitCast(d2, s23));
+    const auto odd = hn::InterleaveUpper(d2, hn::BitCast(d2, s01), hn::BitCast(d2, s23));
+    hn::StoreU(hn::Add(hn::BitCast(d4, even), hn::BitCast(d4, odd)), d4, sums + b);
+  }
+  element_reference().magnitudes(tile + b * block, block, blocks - b, sums + b);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace tersum
 HWY_AFTER_NAMESPACE();

@@ -11,8 +11,8 @@
 #define TERSUM_CODEC_KERNELS_INTEGER_ROTATION_INL_H_
 #endif
 
-#include "codec/kernels/element_coding-inl.h"
 #include "codec/kernels/element_kernels.h"
+#include "codec/kernels/element_levels-inl.h"
 #include "codec/kernels/element_rotation-inl.h"
 #include "codec/kernels/hwy_compat-inl.h"
 #include "codec/kernels/short_vectors-inl.h"
@@ -66,29 +66,13 @@ HWY_INLINE void butterflies_from(size_t first_step, VH (&v)[kCount]) {
   }
 }
 
-// Codes as numbers: the highest of their bits is a sign.
-class SignedCodes {
- public:
-  explicit SignedCodes(const ElementFormat& format)
-      : sign_(static_cast<int8_t>(1U << (format.bits - 1))) {}
-
-  // The unit of codes at `codes`, in the order that near_butterflies() leaves.
-  HWY_INLINE void load(const uint8_t* codes, VH& a, VH& b) const {
-    a = vector(codes);
-    b = vector(codes + kShortLanes);
-    near_butterflies(a, b);
-  }
-
- private:
-  HWY_INLINE VH vector(const uint8_t* codes) const {
-    const hn::Rebind<int8_t, DH> db;
-    const auto sign = hn::Set(db, sign_);
-    const auto bytes = hn::LoadU(db, reinterpret_cast<const int8_t*>(codes));
-    return hn::PromoteTo(DH(), hn::Sub(hn::Xor(bytes, sign), sign));
-  }
-
-  int8_t sign_;
-};
+// The unit of codes at `codes`, in the order that near_butterflies() leaves.
+HWY_INLINE void load_unit(const SignedCodes& signed_codes, const uint8_t* codes, VH& a, VH& b) {
+  const hn::Rebind<int8_t, DH> db;
+  a = hn::PromoteTo(DH(), signed_codes.load(db, codes));
+  b = hn::PromoteTo(DH(), signed_codes.load(db, codes + kShortLanes));
+  near_butterflies(a, b);
+}
 
 // Sums to values. A NaN that the terms bring is so rare that a block is looked at once, and gone
 // through again if there is one.
@@ -119,7 +103,7 @@ class IntegerEnding {
   }
   HWY_INLINE void end(size_t count) {
     if (HWY_LIKELY(!kTerms || !nan_.seen())) return;
-    clean(to_ + begin_, count);
+    clean_nans(to_ + begin_, count);
     nan_ = NanWatch();
   }
 
@@ -138,11 +122,6 @@ class IntegerEnding {
   HWY_INLINE void watch(VF a, VF b) {
     if constexpr (kTerms) nan_.watch(a, b);
   }
-  static HWY_NOINLINE void clean(float* values, size_t count) {
-    for (size_t i = 0; i < count; i += kLanes) {
-      hn::StoreU(canonical(hn::LoadU(DF(), values + i)), DF(), values + i);
-    }
-  }
 
   const RotationEnds ends_;
   float* const to_;
@@ -158,7 +137,7 @@ HWY_NOINLINE void turn_units(const SignedCodes& signed_codes, const uint8_t* HWY
   for (size_t b = 0; b < blocks; ++b) {
     VH v[2 * kUnits];
     for (size_t u = 0; u < kUnits; ++u) {
-      signed_codes.load(codes + b * kBlock + u * kUnit, v[2 * u], v[2 * u + 1]);
+      load_unit(signed_codes, codes + b * kBlock + u * kUnit, v[2 * u], v[2 * u + 1]);
     }
     butterflies_from(2, v);
     ending.begin(b * kBlock);
@@ -176,7 +155,7 @@ HWY_NOINLINE void turn_halves(const SignedCodes& signed_codes, const uint8_t* HW
   for (size_t p = 0; p < pairs; ++p) {
     VH a;
     VH b;
-    signed_codes.load(codes + p * kUnit, a, b);
+    load_unit(signed_codes, codes + p * kUnit, a, b);
     ending.begin(p * kUnit);
     ending.put_blocks(a, b, scales + 2 * p);
     ending.end(kUnit);
@@ -191,7 +170,7 @@ class LongBlock {
     for (size_t at = 0; at < block; at += kGroup) {
       VH v[kGroupVectors];
       for (size_t k = 0; k < kGroupVectors; k += 2) {
-        signed_codes.load(codes + at + k * kShortLanes, v[k], v[k + 1]);
+        load_unit(signed_codes, codes + at + k * kShortLanes, v[k], v[k + 1]);
       }
       butterflies_from(2, v);
       for (size_t k = 0; k < kGroupVectors; ++k) {
@@ -262,15 +241,9 @@ HWY_INLINE size_t turn_blocks(const ElementFormat& format, const uint8_t* codes,
 HWY_INLINE size_t turn_integers(const ElementFormat& format, const RotationEnds& ends,
                                 const uint8_t* codes, size_t blocks, const BlockScale* scales,
                                 float* to) {
-  const auto with = [&]<bool kDiagonal, bool kTerms>() {
+  return with_ends(ends, [&]<bool kDiagonal, bool kTerms>() {
     return turn_blocks(format, codes, blocks, scales, IntegerEnding<kDiagonal, kTerms>(ends, to));
-  };
-  if (ends.diagonal == nullptr) {
-    return ends.terms == nullptr ? with.template operator()<false, false>()
-                                 : with.template operator()<false, true>();
-  }
-  return ends.terms == nullptr ? with.template operator()<true, false>()
-                               : with.template operator()<true, true>();
+  });
 }
 
 HWY_NOINLINE void turn_floats(const ElementFormat& format, const RotationEnds& ends,

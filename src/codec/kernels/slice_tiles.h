@@ -27,24 +27,21 @@ struct TileMemory {
 
   alignas(64) uint8_t codes[kTileMemory];
   BlockScale scales[kTileBlocksMax];
+  // The tile's codes: those above, or bytes on the wire.
+  const uint8_t* read = codes;
 };
 struct Tile {
   alignas(64) float values[kTileMemory];
 };
 
 // Bounds on what a sum of decoded blocks may hold.
-struct ScaleRange {
-  double largest = 0;  // of each contribution, added up
-  bool has_nan = false;
+struct SumRange {
+  double largest = 0;    // of each contribution, added up
+  bool has_nan = false;  // or an infinity
 
-  void add(const TileMemory& memory, size_t blocks) {
-    float most = 0;
-    for (size_t b = 0; b < blocks; ++b) {
-      const float scale = memory.scales[b].scale;
-      has_nan = has_nan || scale != scale;
-      most = std::max(most, scale);
-    }
-    largest += most;
+  void add(const SumRange& other) {
+    largest += other.largest;
+    has_nan = has_nan || other.has_nan;
   }
 };
 
@@ -102,19 +99,23 @@ class SliceTiles {
 
   // What the codes in `memory` stand for.
   void decode_codes(size_t tile, const TileMemory& memory, float* values) const {
-    kernels_.dequantize(format_, memory.codes, padded(tile), memory.scales, values);
+    kernels_.dequantize(format_, memory.read, padded(tile), memory.scales, values);
   }
 
-  // Of the scales in `memory`.
-  [[nodiscard]] ScaleRange range_of(const TileMemory& memory, size_t tile) const {
-    ScaleRange scales;
-    scales.add(memory, block_count(format_, values_in(tile)));
-    return scales;
+  // Of what the scales and codes in `memory` stand for.
+  [[nodiscard]] SumRange range_of(const TileMemory& memory, size_t tile) const {
+    // No scale is negative, and as bits NaN is above all.
+    uint32_t most = 0;
+    for (size_t b = 0; b < block_count(format_, values_in(tile)); ++b) {
+      most = std::max(most, float_bits(memory.scales[b].scale));
+    }
+    const bool all_numbers = kernels_.all_numbers(format_, memory.read, values_in(tile));
+    return {float_from_bits(most), most > kFloatInfinity || !all_numbers};
   }
 
   // Stores the sum of `from` with the transform undone, the values of the array `own` (null: none),
   // divided as `finish` says. `scales`: sum of the largest scales of what was added up in `from`.
-  void store_sum(float* from, const ScaleRange& scales, const void* own, const Finish& finish,
+  void store_sum(float* from, const SumRange& scales, const void* own, const Finish& finish,
                  size_t tile, void* values) const {
     const bool safe = is_safe(scales);
     if (safe && adds_straight(own, finish, tile)) {
@@ -132,7 +133,7 @@ class SliceTiles {
 
   // The same of one payload: the sum of what the scales and codes in `memory` stand for and of own
   // values. `scales`: range_of() those.
-  void store_one(const TileMemory& memory, const ScaleRange& scales, float* work, const void* own,
+  void store_one(const TileMemory& memory, const SumRange& scales, float* work, const void* own,
                  const Finish& finish, size_t tile, void* values) const {
     if (!turns_codes(scales)) {
       decode_codes(tile, memory, work);
@@ -168,7 +169,7 @@ class SliceTiles {
       decode_codes(tile, memory, work);
       return store_plain(work, {}, tile, values);
     }
-    const ScaleRange scales = range_of(memory, tile);
+    const SumRange scales = range_of(memory, tile);
     if (is_safe(scales)) return store_one(memory, scales, work, nullptr, {}, tile, values);
     decode_codes(tile, memory, work);
     undo_careful(work, tile);
@@ -228,9 +229,9 @@ class SliceTiles {
   }
 
   // No NaN, and no overflow on the way back.
-  [[nodiscard]] bool is_safe(const ScaleRange& scales) const {
+  [[nodiscard]] bool is_safe(const SumRange& scales) const {
     const double limit = float_from_bits(format_.overflow_bits - 1);
-    return format_.finite_levels && !scales.has_nan &&
+    return !scales.has_nan &&
            coding_.transform.reach * format_.level_max * scales.largest < limit / 2;
   }
 
@@ -241,7 +242,7 @@ class SliceTiles {
   }
 
   // True if codes need not become values before they are turned back.
-  [[nodiscard]] bool turns_codes(const ScaleRange& scales) const {
+  [[nodiscard]] bool turns_codes(const SumRange& scales) const {
     return coding_.transform.undo_signs != nullptr && coding_.transform.undo_product == nullptr &&
            rotates_as_integers(format_) && is_safe(scales);
   }
@@ -279,7 +280,7 @@ class SliceTiles {
   void turn_codes_back(const TileMemory& memory, size_t tile, const float* terms, float* to) const {
     const TileTransform& transform = coding_.transform;
     const float* const diagonal = at_phase(transform.undo_diagonal, tile);
-    kernels_.unrotate_codes(format_, {transform.undo_signs, diagonal, terms}, memory.codes,
+    kernels_.unrotate_codes(format_, {transform.undo_signs, diagonal, terms}, memory.read,
                             whole_blocks(tile), memory.scales, to);
   }
 
@@ -339,7 +340,7 @@ class SliceTiles {
   void undo_codes(const TileMemory& memory, size_t tile, float* values) const {
     turn_codes_back(memory, tile, nullptr, values);
     const size_t whole = whole_blocks(tile);
-    kernels_.dequantize(format_, memory.codes + whole, padded(tile) - whole,
+    kernels_.dequantize(format_, memory.read + whole, padded(tile) - whole,
                         memory.scales + whole / format_.block, values + whole);
     multiply_rest(at_phase(coding_.transform.undo_diagonal, tile), tile, values);
   }

@@ -1,6 +1,6 @@
-// Integer formats with a Hadamard transform: any codes under any scales give the bits of the scalar
-// reference, which sums products as float32, on every instruction set, whether the values are alone
-// or added to others.
+// Formats with a Hadamard transform: any codes, NaN and infinities among them, under any scales
+// give the bits of the scalar reference, which sums products as float32, on every instruction set,
+// whether the values are alone or added to others.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -57,11 +57,15 @@ Bytes any_payload(const Codec& codec, uint64_t seed) {
     wire[i] =
         mood < 2 ? extreme_byte(format, i - codes, mood == 0) : static_cast<std::byte>(random());
   }
+  if (tensor_scale_bytes(format.rule) > 0) store_unaligned(wire.data(), 0.37F);
+  std::byte* const scales = wire.data() + scales_offset(format);
   for (size_t b = 0; b < block_count(format, kCount); ++b) {
+    // Whole tiles of ordinary scales, too, which are read together.
+    const bool is_plain = seed % 2 == 1 && b % 512 < 300;
     if (scale_bytes(format.rule) == 1) {
-      wire[b] = std::byte{kPowers[random() % kPowers.size()]};
+      scales[b] = std::byte{kPowers[is_plain ? 0 : random() % kPowers.size()]};
     } else {
-      store_unaligned(wire.data() + 2 * b, kScales[random() % kScales.size()]);
+      store_unaligned(scales + 2 * b, kScales[is_plain ? 1 : random() % kScales.size()]);
     }
   }
   return wire;
@@ -84,9 +88,9 @@ Decoded decode(const Codec& codec, const Bytes& wire, const Bytes& own, const Sl
   return out;
 }
 
-class IntegerRotation : public testing::TestWithParam<const char*> {};
+class RotatedCodes : public testing::TestWithParam<const char*> {};
 
-TEST_P(IntegerRotation, GivesTheBitsOfSummedProducts) {
+TEST_P(RotatedCodes, GiveTheBitsOfSummedProducts) {
   ChannelState state(kChannels);
   const std::vector<float> sums = nasty_floats(1, 64 * kChannels, 1);
   state.observe(sums.data(), sums.size(), DataType::kFloat32, 1);
@@ -108,14 +112,17 @@ TEST_P(IntegerRotation, GivesTheBitsOfSummedProducts) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, IntegerRotation,
-                         testing::Values("int8/32+hadamard", "int8/64+flatten", "int8/128+hadamard",
-                                         "int8/256+flatten", "int8/512+hadamard",
-                                         "int8/1024+flatten", "int7/1024+hadamard",
-                                         "int6/128+flatten", "int6/1024+hadamard",
-                                         "int5/32+flatten", "int4/64+hadamard", "int4/1024+flatten",
-                                         "int3/256+hadamard", "int2/32+hadamard",
-                                         "mxint8+hadamard"));
+INSTANTIATE_TEST_SUITE_P(
+    Formats, RotatedCodes,
+    testing::Values("int8/32+hadamard", "int8/64+flatten", "int8/128+hadamard", "int8/256+flatten",
+                    "int8/512+hadamard", "int8/1024+flatten", "int7/1024+hadamard",
+                    "int6/128+flatten", "int6/1024+hadamard", "int5/32+flatten", "int4/64+hadamard",
+                    "int4/1024+flatten", "int3/256+hadamard", "int2/32+hadamard", "mxint8+hadamard",
+                    "fp8e4m3/128+hadamard", "fp8e5m2/256+flatten", "mxfp8:e4m3+flatten",
+                    "mxfp8:e5m2+hadamard", "mxfp6:e2m3+hadamard", "mxfp6:e3m2+flatten",
+                    "mxfp4+hadamard", "nvfp4+hadamard", "nvfp4+flatten", "nf4/64+flatten",
+                    "nf4/1024+hadamard", "five/32+hadamard", "five/128+flatten",
+                    "int1/64+hadamard"));
 
 }  // namespace
 }  // namespace tersum
