@@ -56,15 +56,17 @@ HWY_INLINE FourMaxima maximum_of_parts(VI v) {
 HWY_INLINE FourMaxima maximum_of_parts(VI v) { return v; }
 #endif
 
-// The maxima of four blocks from kLanes partial ones each. A transposing tree: four vectors become
-// one whose 128-bit parts each hold a partial maximum of all four blocks.
-HWY_INLINE FourMaxima four_maxima(const int32_t* HWY_RESTRICT partial) {
+// The maxima of blocks first..first+3, `partial`(b) being kLanes partial ones of block b. A
+// transposing tree: four vectors become one whose 128-bit parts each hold a partial maximum of all
+// four blocks.
+template <class Partial>
+HWY_INLINE FourMaxima four_maxima(const Partial& partial, size_t first) {
   const DI di;
   const hn::RepartitionToWide<DI> dw;
-  const auto v0 = hn::Load(di, partial);
-  const auto v1 = hn::Load(di, partial + kLanes);
-  const auto v2 = hn::Load(di, partial + 2 * kLanes);
-  const auto v3 = hn::Load(di, partial + 3 * kLanes);
+  const auto v0 = partial(first);
+  const auto v1 = partial(first + 1);
+  const auto v2 = partial(first + 2);
+  const auto v3 = partial(first + 3);
   const auto m01 = hn::Max(hn::InterleaveLower(di, v0, v1), hn::InterleaveUpper(di, v0, v1));
   const auto m23 = hn::Max(hn::InterleaveLower(di, v2, v3), hn::InterleaveUpper(di, v2, v3));
   const auto w01 = hn::BitCast(dw, m01);
@@ -75,21 +77,27 @@ HWY_INLINE FourMaxima four_maxima(const int32_t* HWY_RESTRICT partial) {
 
 // The maxima of kLanes blocks. They stay in registers: a wide load right behind the narrow stores
 // of its parts would wait for the cache.
-HWY_INLINE VI block_maxima(const int32_t* HWY_RESTRICT partial) {
+template <class Partial>
+HWY_INLINE VI block_maxima(const Partial& partial) {
 #if HWY_CAP_GE256
   const hn::CappedTag<int32_t, 8> dh;
-  const auto half = hn::Combine(dh, four_maxima(partial + 4 * kLanes), four_maxima(partial));
+  const auto half = hn::Combine(dh, four_maxima(partial, 4), four_maxima(partial, 0));
 #if HWY_CAP_GE512
-  const auto upper =
-      hn::Combine(dh, four_maxima(partial + 12 * kLanes), four_maxima(partial + 8 * kLanes));
+  const auto upper = hn::Combine(dh, four_maxima(partial, 12), four_maxima(partial, 8));
   return hn::Combine(DI(), upper, half);
 #else
   return half;
 #endif
 #else
-  return four_maxima(partial);
+  return four_maxima(partial, 0);
 #endif
 }
+
+// Partial maxima in memory, a vector of each block.
+struct StoredMaxima {
+  const int32_t* maxima;
+  HWY_INLINE VI operator()(size_t block) const { return hn::Load(DI(), maxima + block * kLanes); }
+};
 
 // block_scale() and the reciprocals, for all blocks of the group, from their partial maxima.
 HWY_INLINE void compute_scales(const BlockFormat& format, GroupScales& group) {
@@ -101,7 +109,7 @@ HWY_INLINE void compute_scales(const BlockFormat& format, GroupScales& group) {
   const auto zero = hn::Zero(di);
   auto special = hn::MaskFromVec(zero);
   for (size_t b = 0; b < kGroupBlocks; b += kLanes) {
-    const auto absmax = block_maxima(group.maxima + b * kLanes);
+    const auto absmax = block_maxima(StoredMaxima{group.maxima + b * kLanes});
     const auto is_nan = hn::Gt(absmax, last_finite);
     const auto quotient = hn::BitCast(di, hn::Div(hn::BitCast(df, absmax), code_max));
     auto bits = hn::And(hn::Add(quotient, hn::Set(di, 0xffff)),

@@ -51,7 +51,7 @@ class MinifloatCoder {
     const DF df;
     const DI di;
     const auto bits = hn::BitCast(di, scaled);
-    const auto magnitude = hn::Min(hn::Abs(scaled), hn::Set(df, level_max_));
+    const auto magnitude = limited_magnitude(scaled, hn::Set(df, level_max_));
     const auto field = hn::Max(hn::And(hn::BitCast(di, magnitude), hn::Set(di, 0x7f800000)),
                                hn::Set(di, least_field_));
     const auto grid = hn::BitCast(df, hn::Add(field, hn::Set(di, to_grid_)));

@@ -28,16 +28,33 @@ namespace HWY_NAMESPACE {
 const ElementKernels* element_table() { return nullptr; }
 #else
 const ElementKernels* element_table() {
-  static constexpr ElementKernels kTable = {
-      load_tile,           store_tile,          add_tile,
-      add_values_tile,     finish_tile,         multiply_tile,
-      limit_tile,          tile_maxima,         block_errors,
-      tile_magnitudes,     choose_tile_scales,  choose_tile_means,
-      read_tile_scales,    quantize_tile,       quantize_random_tile,
-      dequantize_tile,     dequantize_add_tile, all_numbers_tile,
-      add_shifted_codes,   scale_shifted_sums,  pack_codes,
-      unpack_codes,        rotate_tile,         unrotate_tile,
-      unrotate_codes_tile, multiply_blocks_tile};
+  static constexpr ElementKernels kTable = {load_tile,
+                                            store_tile,
+                                            add_tile,
+                                            add_values_tile,
+                                            finish_tile,
+                                            multiply_tile,
+                                            limit_tile,
+                                            tile_maxima,
+                                            finite_maximum_of_tile,
+                                            block_errors,
+                                            tile_magnitudes,
+                                            choose_tile_scales,
+                                            choose_tile_means,
+                                            read_tile_scales,
+                                            quantize_tile,
+                                            quantize_random_tile,
+                                            dequantize_tile,
+                                            dequantize_add_tile,
+                                            all_numbers_tile,
+                                            add_shifted_codes,
+                                            scale_shifted_sums,
+                                            pack_codes,
+                                            unpack_codes,
+                                            rotate_tile,
+                                            unrotate_tile,
+                                            unrotate_codes_tile,
+                                            multiply_blocks_tile};
   return &kTable;
 }
 #endif  // HWY_TARGET

@@ -20,11 +20,13 @@ namespace tersum {
 inline constexpr size_t kTileValues = 3072;
 inline constexpr size_t kTilePad = 64;
 inline constexpr size_t kTileMemory = kTileValues + kTilePad;
-inline constexpr size_t kTileBlocksMax = kTileMemory / 16;
 inline constexpr size_t kErrorLanes = 16;
 
 // To the next multiple, of blocks or of kTilePad.
 constexpr size_t round_up(size_t count, size_t to) { return (count + to - 1) / to * to; }
+
+inline constexpr size_t kMaximaStep = 16;
+inline constexpr size_t kTileBlocksMax = round_up(kTileMemory / 16, kMaximaStep);
 
 // What is done to values before a Hadamard transform, or after it: one number for each value.
 struct RotationEnds {
@@ -54,6 +56,9 @@ struct ElementKernels {
   // The largest magnitude of each block, as float32 bits. Here and in quantize the values may lie
   // unaligned, outside a tile, where there are whole vectors of them.
   void (*maxima)(const float* tile, size_t block, size_t blocks, uint32_t* maxima);
+  // The largest magnitude below `overflow_bits`, as float32 bits, of a multiple of kMaximaStep
+  // values.
+  uint32_t (*finite_maximum)(const float* values, size_t count, uint32_t overflow_bits);
   // The squared error of each block, kErrorLanes sums side by side, in the order that
   // docs/codecs.md gives for +mixed; 0 where it is not finite.
   void (*squared_errors)(const float* values, const float* decoded, size_t block, size_t blocks,

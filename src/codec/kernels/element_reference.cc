@@ -171,6 +171,15 @@ void maxima(const float* tile, size_t block, size_t blocks, uint32_t* maxima) {
   }
 }
 
+uint32_t finite_maximum(const float* values, size_t count, uint32_t overflow_bits) {
+  uint32_t largest = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const uint32_t bits = load_unaligned<uint32_t>(values + i) & ~kFloatSignBit;
+    if (bits < overflow_bits) largest = std::max(largest, bits);
+  }
+  return largest;
+}
+
 // Halved step by step: an order that no vector length changes.
 template <class Number, size_t kLanes>
 Number sum_of(std::array<Number, kLanes> lanes) {
@@ -441,13 +450,33 @@ void unpack_group(const ElementFormat& format, const std::byte* wire, size_t cou
 }
 
 const ElementKernels& element_reference() {
-  static constexpr ElementKernels kTable = {
-      load,           store,          add,         add_values,     finish_sum,
-      multiply,       limit,          maxima,      squared_errors, magnitudes,
-      choose_scales,  choose_means,   read_scales, quantize,       quantize_random,
-      dequantize,     dequantize_add, all_numbers, add_shifted,    scale_sums,
-      pack,           unpack,         rotate,      unrotate,       unrotate_codes,
-      multiply_blocks};
+  static constexpr ElementKernels kTable = {load,
+                                            store,
+                                            add,
+                                            add_values,
+                                            finish_sum,
+                                            multiply,
+                                            limit,
+                                            maxima,
+                                            finite_maximum,
+                                            squared_errors,
+                                            magnitudes,
+                                            choose_scales,
+                                            choose_means,
+                                            read_scales,
+                                            quantize,
+                                            quantize_random,
+                                            dequantize,
+                                            dequantize_add,
+                                            all_numbers,
+                                            add_shifted,
+                                            scale_sums,
+                                            pack,
+                                            unpack,
+                                            rotate,
+                                            unrotate,
+                                            unrotate_codes,
+                                            multiply_blocks};
   return kTable;
 }
 

@@ -34,12 +34,10 @@ struct LaneScales {
 
 HWY_INLINE void store_lanes(VF scale, BlockScale* HWY_RESTRICT scales) {
   const DF df;
-  alignas(64) float scale_of[kLanes];
-  alignas(64) float inverse_of[kLanes];
-  const auto is_zero = hn::Eq(scale, hn::Zero(df));
-  hn::Store(scale, df, scale_of);
-  hn::Store(hn::IfThenZeroElse(is_zero, hn::Div(hn::Set(df, 1.0F), scale)), df, inverse_of);
-  for (size_t k = 0; k < kLanes; ++k) scales[k] = {scale_of[k], 1, inverse_of[k]};
+  const auto one = hn::Set(df, 1.0F);
+  const auto inverse = hn::IfThenZeroElse(hn::Eq(scale, hn::Zero(df)), hn::Div(one, scale));
+  static_assert(sizeof(BlockScale) == 3 * sizeof(float));
+  hn::StoreInterleaved3(scale, one, inverse, df, &scales->scale);
 }
 
 // Numbers below 256, a byte each.

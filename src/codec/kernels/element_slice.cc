@@ -72,24 +72,7 @@ class SlicePass : public SliceTiles {
 
   // The largest finite magnitude of a tile, as float32 bits.
   [[nodiscard]] uint32_t finite_maximum(const float* values, size_t tile) const {
-    uint32_t maxima[kTileBlocksMax];
-    const size_t blocks = padded(tile) / format_.block;
-    kernels_.maxima(values, format_.block, blocks, maxima);
-    uint32_t largest = 0;
-    for (size_t b = 0; b < blocks; ++b) {
-      const float* const block = values + b * format_.block;
-      largest = std::max(largest,
-                         maxima[b] < format_.overflow_bits ? maxima[b] : finite_maximum_of(block));
-    }
-    return largest;
-  }
-  [[nodiscard]] uint32_t finite_maximum_of(const float* block) const {
-    uint32_t largest = 0;
-    for (size_t i = 0; i < format_.block; ++i) {
-      const uint32_t bits = float_bits(block[i]) & ~kFloatSignBit;
-      if (bits < format_.overflow_bits) largest = std::max(largest, bits);
-    }
-    return largest;
+    return kernels_.finite_maximum(values, padded(tile), format_.overflow_bits);
   }
 
   void read_scales(const std::byte* wire, size_t tile, TileMemory& memory) const {
@@ -273,10 +256,66 @@ class SliceSum {
   const CombineArgs& args_;
 };
 
-float store_tensor_scale(const ElementFormat& format, uint32_t maximum, std::byte* wire) {
-  const float scale = choose_tensor_scale(format, maximum);
-  store_unaligned(wire, scale);
-  return scale;
+// A slice under a tensor scale is gone through twice: the scale follows from all values. What was
+// made of its last tiles is kept for the second time; most slices have no others.
+class ScaledSlice {
+ public:
+  ScaledSlice(const SlicePass& pass, size_t tiles) : pass_(pass), tiles_(tiles) {}
+
+  // `make`(t, to): the values of tile t, at `to` or where they lie already.
+  template <class Make>
+  float tensor_scale(const ElementFormat& format, const Make& make, std::byte* wire) {
+    uint32_t maximum = 0;
+    for (size_t t = 0; t < tiles_; ++t) {
+      const float* const values = make(t, kept_[t % kKept].values);
+      made_[t % kKept] = values;
+      maximum = std::max(maximum, pass_.finite_maximum(values, t));
+    }
+    const float scale = choose_tensor_scale(format, maximum);
+    store_unaligned(wire, scale);
+    return scale;
+  }
+
+  template <class Make>
+  const float* values(size_t t, const Make& make, float* to) const {
+    return t + kKept >= tiles_ ? made_[t % kKept] : make(t, to);
+  }
+
+ private:
+  static constexpr size_t kKept = 8;  // 24,576 values
+
+  const SlicePass& pass_;
+  size_t tiles_;
+  Tile kept_[kKept];
+  const float* made_[kKept] = {};
+};
+
+void encode_scaled(const SliceCoding& coding, const SlicePass& pass, TileMemory& memory,
+                   const void* values, std::byte* wire) {
+  const auto make = [&](size_t t, float* to) { return pass.load(values, t, to); };
+  ScaledSlice slice(pass, pass.tiles());
+  const float tensor_scale = slice.tensor_scale(coding.format, make, wire);
+  Tile tile;
+  for (size_t t = 0; t < pass.tiles(); ++t) {
+    pass.encode(slice.values(t, make, tile.values), t, tensor_scale, false, memory, wire);
+  }
+}
+
+// The sums of combine_elements() to the wire, and to values, if there are any.
+void combine_scaled(const SliceCoding& coding, const CombineArgs& args, const SlicePass& pass,
+                    const SliceSum& sum, TileMemory& memory) {
+  Tile term;
+  const auto make = [&](size_t t, float* to) {
+    sum.tile(t, memory, term.values, to);
+    return to;
+  };
+  ScaledSlice slice(pass, pass.tiles());
+  const float tensor_scale = slice.tensor_scale(coding.format, make, args.wire_out);
+  Tile tile;
+  for (size_t t = 0; t < pass.tiles(); ++t) {
+    pass.encode(slice.values(t, make, tile.values), t, tensor_scale, true, memory, args.wire_out);
+    if (args.values_out != nullptr) pass.store_coded(memory, tile.values, t, args.values_out);
+  }
 }
 
 }  // namespace
@@ -284,17 +323,10 @@ float store_tensor_scale(const ElementFormat& format, uint32_t maximum, std::byt
 void encode_elements(const SliceCoding& coding, const void* values, size_t count, std::byte* wire) {
   const SlicePass pass(coding, count);
   TileMemory memory(coding.format, count);
+  if (pass.needs_tensor_scale()) return encode_scaled(coding, pass, memory, values, wire);
   Tile tile;
-  float tensor_scale = 0;
-  if (pass.needs_tensor_scale()) {
-    uint32_t maximum = 0;
-    for (size_t t = 0; t < pass.tiles(); ++t) {
-      maximum = std::max(maximum, pass.finite_maximum(pass.load(values, t, tile.values), t));
-    }
-    tensor_scale = store_tensor_scale(coding.format, maximum, wire);
-  }
   for (size_t t = 0; t < pass.tiles(); ++t) {
-    pass.encode(pass.load(values, t, tile.values), t, tensor_scale, false, memory, wire);
+    pass.encode(pass.load(values, t, tile.values), t, 0, false, memory, wire);
   }
   static_cast<void>(pass.close_slice(wire));
 }
@@ -314,24 +346,18 @@ void combine_elements(const SliceCoding& coding, const CombineArgs& args) {
   const SlicePass pass(coding, args.count);
   const SliceSum sum(pass, coding, args);
   TileMemory memory(coding.format, args.count);
+  if (args.wire_out != nullptr && pass.needs_tensor_scale()) {
+    return combine_scaled(coding, args, pass, sum, memory);
+  }
   Tile term;
   Tile result;
-  float tensor_scale = 0;
-  if (args.wire_out != nullptr && pass.needs_tensor_scale()) {
-    uint32_t maximum = 0;
-    for (size_t t = 0; t < pass.tiles(); ++t) {
-      sum.tile(t, memory, term.values, result.values);
-      maximum = std::max(maximum, pass.finite_maximum(result.values, t));
-    }
-    tensor_scale = store_tensor_scale(coding.format, maximum, args.wire_out);
-  }
   for (size_t t = 0; t < pass.tiles(); ++t) {
     if (args.wire_out == nullptr) {
       sum.store(t, memory, term.values, result.values);
       continue;
     }
     sum.tile(t, memory, term.values, result.values);
-    pass.encode(result.values, t, tensor_scale, true, memory, args.wire_out);
+    pass.encode(result.values, t, 0, true, memory, args.wire_out);
     if (args.values_out == nullptr) continue;
     pass.store_coded(memory, result.values, t, args.values_out);
   }

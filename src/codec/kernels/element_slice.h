@@ -1,7 +1,7 @@
 // Slices of element formats: the tiles of a slice, one after the other, through the kernels.
 //
 // Thread safety: pure functions. Every pointer to values or wire may be unaligned; `values_out` of
-// a combine may be its `own`. No allocation; about 110 KiB of stack.
+// a combine may be its `own`. No allocation; about 110 KiB of stack, 210 where slices have a scale.
 #pragma once
 
 #include <cstddef>

@@ -134,8 +134,18 @@ HWY_INLINE VI lane_maxima(const float* values, size_t block) {
   return largest;
 }
 
-// As many blocks as a vector has lanes together: see block_scales-inl.h.
-void tile_maxima(const float* tile, size_t block, size_t blocks, uint32_t* HWY_RESTRICT maxima) {
+// As many blocks as a vector has lanes together: see block_scales-inl.h. Returns how many those
+// are.
+size_t maxima_of_vectors(const float* tile, size_t blocks, int32_t* HWY_RESTRICT maxima) {
+  size_t b = 0;
+  for (; b + kLanes <= blocks; b += kLanes) {
+    const auto magnitudes = [=](size_t k) { return lane_maxima(tile + (b + k) * kLanes, kLanes); };
+    hn::StoreU(block_maxima(magnitudes), DI(), maxima + b);
+  }
+  return b;
+}
+size_t maxima_of_blocks(const float* tile, size_t block, size_t blocks,
+                        int32_t* HWY_RESTRICT maxima) {
   const DI di;
   size_t b = 0;
   for (; b + kLanes <= blocks; b += kLanes) {
@@ -143,12 +153,26 @@ void tile_maxima(const float* tile, size_t block, size_t blocks, uint32_t* HWY_R
     for (size_t k = 0; k < kLanes; ++k) {
       hn::Store(lane_maxima(tile + (b + k) * block, block), di, partial + k * kLanes);
     }
-    hn::StoreU(block_maxima(partial), di, reinterpret_cast<int32_t*>(maxima + b));
+    hn::StoreU(block_maxima(StoredMaxima{partial}), di, maxima + b);
   }
+  return b;
+}
+
+void tile_maxima(const float* tile, size_t block, size_t blocks, uint32_t* maxima) {
+  auto* const to = reinterpret_cast<int32_t*>(maxima);
+  size_t b = block == kLanes ? maxima_of_vectors(tile, blocks, to)
+                             : maxima_of_blocks(tile, block, blocks, to);
   for (; b < blocks; ++b) {
     const auto largest = lane_maxima(tile + b * block, block);
-    maxima[b] = static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, largest)));
+    maxima[b] = static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(DI(), largest)));
   }
+}
+
+uint32_t finite_maximum_of_tile(const float* values, size_t count, uint32_t overflow_bits) {
+  const auto maxima = lane_maxima(values, count);
+  const auto largest = static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(DI(), maxima)));
+  if (HWY_LIKELY(largest < overflow_bits)) return largest;
+  return element_reference().finite_maximum(values, count, overflow_bits);
 }
 
 // The sum over the 128-bit parts of sixteen sums, lane by lane: of those that are 8 apart, then of

@@ -62,6 +62,17 @@ HWY_INLINE VI nearest_int(VF value) {
 #endif
 }
 
+// The magnitude of `value`, at most `most`.
+HWY_INLINE VF limited_magnitude(VF value, VF most) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  constexpr int kLesserMagnitude = 2;
+  constexpr int kNoSign = 2 << 2;
+  return VF{_mm512_range_ps(value.raw, most.raw, kNoSign | kLesserMagnitude)};
+#else
+  return hn::Min(hn::Abs(value), most);
+#endif
+}
+
 // One more in the lanes of `mask`.
 HWY_INLINE VI add_one_where(hn::Mask<DF> mask, VI v) {
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL

@@ -199,7 +199,10 @@ class SliceTiles {
       return bits < kFloatInfinity &&
              coding_.transform.reach * double{float_from_bits(bits)} > largest;
     };
-    if (std::none_of(maxima, maxima + blocks, risky)) return;
+    const size_t filled = round_up(blocks, kMaximaStep);
+    std::fill(maxima + blocks, maxima + filled, 0U);
+    const auto* const magnitudes = reinterpret_cast<const float*>(maxima);
+    if (!risky(kernels_.finite_maximum(magnitudes, filled, kFloatInfinity))) return;
     alignas(64) float undone[kTileMemory];
     std::copy_n(values, round_up(padded(tile), kTilePad), undone);
     undo(tile, maxima, 1, undone);
