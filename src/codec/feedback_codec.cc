@@ -1,7 +1,6 @@
 #include "codec/feedback_codec.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -28,19 +27,15 @@ SliceMemory& slice_memory(size_t count) {
   return memory;
 }
 
-// Calls work(tile, first, count) with values first..first+count-1 of an array of the kind.
-template <class Work>
-void for_tiles(ValueKind kind, const void* values, size_t count, const Work& work) {
+// `values` to an array of the kind.
+void store_values(ValueKind kind, const float* values, size_t count, void* array) {
   alignas(64) float tile[kTileMemory];
   for (size_t first = 0; first < count; first += kTileValues) {
-    const size_t values_here = std::min(kTileValues, count - first);
-    element_kernels().load(kind, values, first, values_here, tile);
-    work(static_cast<float*>(tile), first, values_here);
+    const size_t here = std::min(kTileValues, count - first);
+    std::copy_n(values + first, here, tile);
+    element_kernels().store(kind, tile, here, array, first);
   }
 }
-
-// What is no number is owed by nobody: a block that arrived as NaN is not repeated.
-float finite_or_zero(float value) { return std::isfinite(value) ? value : 0.0F; }
 
 class FeedbackCodec final : public Codec {
  public:
@@ -88,15 +83,13 @@ class FeedbackCodec final : public Codec {
   }
 
  private:
-  // To `sums`: the values and what is owed of them, as finite as the values are. `owed` keeps what
-  // that left out.
-  void add_owed(const void* values, size_t count, float* owed, float* sums) const;
-  // `sums` as values of the type.
-  void narrow(const float* sums, size_t count, std::byte* values) const;
-  // Adds to `owed` what coding made of `sums`: `factor` times their difference from `back`.
-  static void keep_lost(const float* sums, ValueKind kind, const std::byte* back, size_t count,
-                        float factor, float* owed);
-  // The same of memory.sums, which `wire` holds as a contribution or a partial sum.
+  // To memory.sums: the values and what is owed of them.
+  void add_owed(const void* values, size_t count, SliceMemory& memory,
+                const SlicePlace& place) const;
+  // memory.sums as values of the type, which float32 are already; else in memory.values.
+  const void* narrow(size_t count, SliceMemory& memory) const;
+  // What of memory.sums is owed where others will add up what `wire` holds: a contribution or a
+  // partial sum, decoded without rounding to the type.
   void keep_lost_of_term(const std::byte* wire, size_t count, SliceMemory& memory,
                          const SlicePlace& place) const;
 
@@ -107,51 +100,31 @@ class FeedbackCodec final : public Codec {
   std::unique_ptr<const Codec> wide_;
 };
 
-void FeedbackCodec::add_owed(const void* values, size_t count, float* owed, float* sums) const {
-  for_tiles(kind_, values, count, [&](const float* tile, size_t first, size_t values_here) {
-    float* const due = owed + first;
-    for (size_t i = 0; i < values_here; ++i) {
-      const float sum = tile[i] + due[i];
-      const bool is_number = std::abs(tile[i]) <= largest_;
-      const float sent = is_number ? std::clamp(sum, -largest_, largest_) : tile[i];
-      sums[first + i] = sent;
-      due[i] = finite_or_zero(sum - sent);
-    }
-  });
+void FeedbackCodec::add_owed(const void* values, size_t count, SliceMemory& memory,
+                             const SlicePlace& place) const {
+  element_kernels().add_owed(kind_, values, count, largest_, place.owed + place.first,
+                             memory.sums.data());
 }
 
-void FeedbackCodec::narrow(const float* sums, size_t count, std::byte* values) const {
-  for_tiles(ValueKind::kFloat32, sums, count,
-            [&](const float* tile, size_t first, size_t values_here) {
-              element_kernels().store(kind_, tile, values_here, values, first);
-            });
+const void* FeedbackCodec::narrow(size_t count, SliceMemory& memory) const {
+  if (kind_ == ValueKind::kFloat32) return memory.sums.data();
+  store_values(kind_, memory.sums.data(), count, memory.values.data());
+  return memory.values.data();
 }
 
-void FeedbackCodec::keep_lost(const float* sums, ValueKind kind, const std::byte* back,
-                              size_t count, float factor, float* owed) {
-  for_tiles(kind, back, count, [&](const float* tile, size_t first, size_t values_here) {
-    for (size_t i = 0; i < values_here; ++i) {
-      const float lost = (sums[first + i] - tile[i]) * factor;
-      owed[first + i] = finite_or_zero(owed[first + i] + lost);
-    }
-  });
-}
-
-// What others will add up: decoded without rounding to the type.
 void FeedbackCodec::keep_lost_of_term(const std::byte* wire, size_t count, SliceMemory& memory,
                                       const SlicePlace& place) const {
   wide_->decode(wire, count, memory.values.data(), place);
-  keep_lost(memory.sums.data(), ValueKind::kFloat32, memory.values.data(), count, 1,
-            place.owed + place.first);
+  element_kernels().keep_lost(ValueKind::kFloat32, memory.sums.data(), memory.values.data(), count,
+                              1, place.owed + place.first);
 }
 
 void FeedbackCodec::encode(const void* values, size_t count, std::byte* wire,
                            const SlicePlace& place) const {
   if (place.owed == nullptr) return inner_->encode(values, count, wire, place);
   SliceMemory& memory = slice_memory(count);
-  add_owed(values, count, place.owed + place.first, memory.sums.data());
-  narrow(memory.sums.data(), count, memory.values.data());
-  inner_->encode(memory.values.data(), count, wire, place);
+  add_owed(values, count, memory, place);
+  inner_->encode(narrow(count, memory), count, wire, place);
   keep_lost_of_term(wire, count, memory, place);
 }
 
@@ -163,27 +136,20 @@ void FeedbackCodec::combine(std::span<const std::byte* const> wires, const void*
   }
   SliceMemory& memory = slice_memory(count);
   float* const sums = memory.sums.data();
-  add_owed(own, count, place.owed + place.first, sums);
+  add_owed(own, count, memory, place);
   wide_->combine(wires, sums, own_index, count, {finish.op, finish.divisor, 1}, nullptr, sums,
                  place);
-  if (wire_out == nullptr) {
-    narrow(sums, count, static_cast<std::byte*>(values_out));
-    return;
-  }
-  narrow(sums, count, memory.values.data());
+  if (wire_out == nullptr) return store_values(kind_, sums, count, values_out);
   const Codec& gathered = inner_->gathered(finish.gathered_ranks);
-  gathered.encode(memory.values.data(), count, wire_out, place);
+  gathered.encode(narrow(count, memory), count, wire_out, place);
   // A partial sum goes on to the next adder.
   const bool is_final = finish.gathered_ranks > 1 || values_out != nullptr;
   if (!is_final) return keep_lost_of_term(wire_out, count, memory, place);
-  gathered.decode(wire_out, count, memory.values.data(), place);
-  if (values_out != nullptr) {
-    std::copy_n(memory.values.data(), count * element_bytes(value_type()),
-                static_cast<std::byte*>(values_out));
-  }
+  void* const back = values_out != nullptr ? values_out : memory.values.data();
+  gathered.decode(wire_out, count, back, place);
   const bool divides = finish.op == ReduceOp::kAverage;
   const float factor = divides ? static_cast<float>(finish.divisor) : 1.0F;
-  keep_lost(sums, kind_, memory.values.data(), count, factor, place.owed + place.first);
+  element_kernels().keep_lost(kind_, sums, back, count, factor, place.owed + place.first);
 }
 
 }  // namespace

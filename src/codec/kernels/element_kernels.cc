@@ -18,6 +18,7 @@
 #include "codec/kernels/element_shifts-inl.h"
 #include "codec/kernels/element_tiles-inl.h"
 #include "codec/kernels/integer_rotation-inl.h"
+#include "codec/kernels/owed_values-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -32,6 +33,8 @@ const ElementKernels* element_table() {
                                             store_tile,
                                             add_tile,
                                             add_values_tile,
+                                            add_owed_values,
+                                            keep_lost_values,
                                             finish_tile,
                                             multiply_tile,
                                             limit_tile,

@@ -50,6 +50,14 @@ struct ElementKernels {
   void (*add)(const float* terms, size_t count, float* tile);
   // Adds values of an array as load takes them; here `tile` may be unaligned.
   void (*add_values)(ValueKind kind, const void* values, size_t first, size_t count, float* tile);
+  // `count` values of an array and what is owed of them, to `sums`: as finite as the values are, at
+  // most `largest`, the type's last number. `owed` keeps what that left out. All unaligned.
+  void (*add_owed)(ValueKind kind, const void* values, size_t count, float largest, float* owed,
+                   float* sums);
+  // Adds to `owed` what coding made of `sums`: `factor` times their difference from the array
+  // `back`. What is no number is owed by nobody: a block that arrived as NaN is not repeated.
+  void (*keep_lost)(ValueKind kind, const float* sums, const void* back, size_t count, float factor,
+                    float* owed);
   void (*finish)(const Finish& finish, size_t count, float* tile);
   void (*multiply)(const float* factors, size_t count, float* tile);  // value by value
   void (*limit)(float largest, size_t count, float* tile);            // magnitudes; NaN stays

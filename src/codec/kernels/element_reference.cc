@@ -146,6 +146,28 @@ void add_values(ValueKind kind, const void* values, size_t first, size_t count, 
   }
 }
 
+float finite_or_zero(float value) { return std::isfinite(value) ? value : 0.0F; }
+
+void add_owed(ValueKind kind, const void* values, size_t count, float largest, float* owed,
+              float* sums) {
+  for (size_t i = 0; i < count; ++i) {
+    const float value = load_value(kind, values, i);
+    const float sum = value + owed[i];
+    const bool is_number = std::abs(value) <= largest;
+    const float sent = is_number ? std::clamp(sum, -largest, largest) : canonical_nan(value);
+    sums[i] = sent;
+    owed[i] = finite_or_zero(sum - sent);
+  }
+}
+
+void keep_lost(ValueKind kind, const float* sums, const void* back, size_t count, float factor,
+               float* owed) {
+  for (size_t i = 0; i < count; ++i) {
+    const float lost = (sums[i] - load_value(kind, back, i)) * factor;
+    owed[i] = finite_or_zero(owed[i] + lost);
+  }
+}
+
 void finish_sum(const Finish& finish, size_t count, float* tile) {
   if (!finish.divides()) return;
   for (size_t i = 0; i < count; ++i) tile[i] /= static_cast<float>(finish.divisor);
@@ -450,33 +472,12 @@ void unpack_group(const ElementFormat& format, const std::byte* wire, size_t cou
 }
 
 const ElementKernels& element_reference() {
-  static constexpr ElementKernels kTable = {load,
-                                            store,
-                                            add,
-                                            add_values,
-                                            finish_sum,
-                                            multiply,
-                                            limit,
-                                            maxima,
-                                            finite_maximum,
-                                            squared_errors,
-                                            magnitudes,
-                                            choose_scales,
-                                            choose_means,
-                                            read_scales,
-                                            quantize,
-                                            quantize_random,
-                                            dequantize,
-                                            dequantize_add,
-                                            all_numbers,
-                                            add_shifted,
-                                            scale_sums,
-                                            pack,
-                                            unpack,
-                                            rotate,
-                                            unrotate,
-                                            unrotate_codes,
-                                            multiply_blocks};
+  static constexpr ElementKernels kTable = {
+      load,       store,          add,          add_values,     add_owed,       keep_lost,
+      finish_sum, multiply,       limit,        maxima,         finite_maximum, squared_errors,
+      magnitudes, choose_scales,  choose_means, read_scales,    quantize,       quantize_random,
+      dequantize, dequantize_add, all_numbers,  add_shifted,    scale_sums,     pack,
+      unpack,     rotate,         unrotate,     unrotate_codes, multiply_blocks};
   return kTable;
 }
 

@@ -14,7 +14,11 @@
 
 #include "codec/codec.h"
 #include "codec/kernels/block_reference.h"
+#include "codec/kernels/dispatch.h"
+#include "codec/kernels/element_kernels.h"
+#include "codec/kernels/element_reference.h"
 #include "codec/value_kind.h"
+#include "nasty_values.h"
 
 namespace tersum {
 namespace {
@@ -239,6 +243,39 @@ TEST(FeedbackCodec, WhatIsNotCodedIsPaidInFull) {
   for (size_t i = 0; i < 64; ++i) {
     EXPECT_EQ(result[i], sent[i] + (own[i] + before[i]));
     EXPECT_EQ(owed[i], 0);
+  }
+}
+
+struct Kept {
+  Bytes sums;
+  Bytes owed;
+  friend bool operator==(const Kept&, const Kept&) = default;
+};
+
+// Arrays that begin within a vector and end within one.
+Kept keep_with(const ElementKernels& kernels, DataType type, uint64_t seed) {
+  const ValueKind kind = value_kind(type);
+  const float largest = float_from_bits(overflow_bits_of(kind) - 1);
+  const size_t bytes = element_bytes(type);
+  const Bytes values = nasty_elements(seed, kCount + 1, type);
+  const Bytes back = nasty_elements(seed + 1, kCount + 1, type);
+  Floats owed = normal_values(seed, kCount + 1);
+  owed[7] = std::numeric_limits<float>::max();
+  Floats sums(kCount + 1);
+  kernels.add_owed(kind, values.data() + bytes, kCount, largest, owed.data() + 1, sums.data() + 1);
+  kernels.keep_lost(kind, sums.data() + 1, back.data() + bytes, kCount, 3, owed.data() + 1);
+  return {narrow(sums, DataType::kFloat32), narrow(owed, DataType::kFloat32)};
+}
+
+TEST(FeedbackCodec, EveryInstructionSetKeepsTheSame) {
+  for (const DataType type : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
+    for (uint64_t seed = kSeed; seed < kSeed + 4; ++seed) {
+      const Kept expected = keep_with(element_reference(), type, seed);
+      for (const int64_t target : available_targets()) {
+        EXPECT_EQ(keep_with(element_kernels_of(target), type, seed), expected)
+            << target_name(target) << ", seed " << seed;
+      }
+    }
   }
 }
 
