@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <random>
@@ -188,22 +189,23 @@ TEST(IntegerSums, ACutSliceHasTheSameCodesAndValues) {
   EXPECT_TRUE(std::equal(back.begin() + kCut, back.end(), parts.begin()));
 }
 
-// Of many sums of the same values, each with other keys: chi square of the mean's distance.
-TEST(IntegerSums, RoundedAtRandomTheyHaveNoBias) {
+// Of many sums of the same values, each with other keys: chi square of the mean's distance, over
+// its degrees of freedom.
+double bias_of(const char* spec) {
   constexpr uint32_t kRanks = 4;
   constexpr size_t kCount = 4096;
   constexpr uint64_t kDraws = 1000;
-  const SharedSums& sums = *codec_of("sum8/256+sr").shared_sums();
+  const SharedSums& sums = *codec_of(spec).shared_sums();
   const Codec& codec = sums.contributions(kRanks);
   std::vector<Floats> ranks;
-  Scales shared(kCount / 256, 0);
+  Scales shared(shared_scale_count(sums, kCount), 0);
   for (uint32_t rank = 0; rank < kRanks; ++rank) {
     ranks.push_back(normal_floats(kSeed + rank, kCount));
     sums.measure(ranks.back().data(), kCount, kRanks, {}, shared.data());
   }
   std::vector<double> total(kCount), squares(kCount);
   for (uint64_t draw = 0; draw < kDraws; ++draw) {
-    std::vector<Bytes> payloads(kRanks, Bytes(kCount));
+    std::vector<Bytes> payloads(kRanks, Bytes(codec.wire_bytes(kCount)));
     Wires wires;
     SlicePlace place;
     place.scales = shared.data();
@@ -223,8 +225,18 @@ TEST(IntegerSums, RoundedAtRandomTheyHaveNoBias) {
   }
   double chi = 0;
   for (size_t i = 0; i < kCount; ++i) chi += total[i] * total[i] / squares[i];
-  EXPECT_GT(chi / kCount, 0.95) << "seed " << kSeed;
-  EXPECT_LT(chi / kCount, 1.05) << "seed " << kSeed;
+  return chi / kCount;
+}
+
+// With a scale to a block, and with one for all values and room for every rank in 8 bits.
+TEST(IntegerSums, RoundedAtRandomTheyHaveNoBias) {
+  for (const char* spec : {"sum8/256+sr", "sum8:tensor+sr"}) {
+    const double bias = bias_of(spec);
+    EXPECT_GT(bias, 0.95) << spec << ", seed " << kSeed;
+    EXPECT_LT(bias, 1.05) << spec << ", seed " << kSeed;
+    std::printf("%s: chi2/dof %.4f over 4096 values, seed %llu\n", spec, bias,
+                static_cast<unsigned long long>(kSeed));
+  }
 }
 
 TEST(IntegerSums, WideCodesComeBackAtEveryWidth) {
