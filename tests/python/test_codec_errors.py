@@ -19,43 +19,26 @@ import pytest
 import tersum
 from tersum.codecs import codec_info, decode_payload, encode_payload
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
 
-from format_table import ALL, TABLES
+from error_cases import COUNT, RANKS, SEED, SPECS, WITHIN, Data, data_of, simulated
+from format_table import ALL
 from simulate_codecs import (
     exponent_sum,
     gathered,
-    make_data,
     relative_error,
     shared_sum,
     two_step,
 )
 
 Run = Callable[..., list[Any]]
-Data = np.ndarray[Any, Any]
-RANKS = 8
-COUNT = 1 << 15
-SEED = 20260
-MODIFIERS = ("", "+hadamard", "+sparse:0.5%")
-#: From now on known by their digests, as the simulation names them.
-TABLE_SPECS = [codec_info(f"table:{file}").spec for file in TABLES]
-SPECS = [f"{format.name}{modifier}" for format in ALL for modifier in MODIFIERS]
-SPECS += ["int3+mixed", "int4+mixed", "int6+hadamard+mixed", "int4/64+adaptive", "nf4/128+adaptive"]
-SPECS += ["mxint8+shiftadd", "shiftadd/32", "int6/128+hadamard+shiftadd", "int4/32+shiftadd"]
-#: How far the simulation may be off.
-WITHIN = {"normal": 0.03, "grad": 0.06, "act": 0.12}
 
 
 def coded(spec: str, values: Data) -> Data:
     """After one coding."""
     values = np.ascontiguousarray(values)
     return decode_payload(encode_payload(values, spec), spec, values.size)
-
-
-@cache
-def data_of(kind: str, ranks: int, count: int = COUNT) -> Data:
-    """One row a rank."""
-    return make_data(kind, ranks, count, SEED)
 
 
 def once(spec: str, kind: str, count: int = 1 << 18) -> float:
@@ -83,22 +66,8 @@ def reduced(spec: str, kind: str, ranks: int = RANKS) -> float:
 @pytest.mark.parametrize("spec", SPECS)
 def test_error_is_that_of_an_independent_simulation(spec: str) -> None:
     for kind, within in WITHIN.items():
-        data = data_of(kind, RANKS)
-        simulated = relative_error(two_step(spec, data), data)
-        assert reduced(spec, kind) == pytest.approx(simulated, rel=within), f"{kind}, seed {SEED}"
-
-
-@pytest.mark.parametrize(
-    "spec", ["int6/128", "five/32", "mxfp4", "nvfp4", "nf4/64+hadamard", "int1/32", "fp8e5m2"]
-)
-def test_a_group_gets_the_error_of_its_codec(run_group: Run, spec: str) -> None:
-    data = data_of("normal", RANKS)
-    results = run_group(
-        RANKS, lambda group: group.all_reduce(data[group.rank], codec=spec, plan="two_step")
-    )
-    assert all(result.tobytes() == results[0].tobytes() for result in results)
-    got = relative_error(results[0], data)
-    assert got == pytest.approx(reduced(spec, "normal"), rel=0.01), f"seed {SEED}"
+        expected = pytest.approx(simulated(spec, kind), rel=within)
+        assert reduced(spec, kind) == expected, f"{kind}, seed {SEED}"
 
 
 #: Section 2, "Key table": one coding and the two-step sum of N(0,1), R = 8.

@@ -17,6 +17,7 @@ from relative_scales import OCTAVE, STEP, STEP_MOST, goes_down
 from sparse_sections import SECTION, outlier_count
 
 Array = npt.NDArray[np.float64]
+Random = np.random.Generator | None
 #: Values that repeat their channels, and the channels that stick out.
 CHANNELS = 4096
 OUTLIERS = (5, 1030, 2222, 4001)
@@ -78,7 +79,7 @@ def nearest_bf16(values: Array) -> Array:
     return np.ldexp(np.rint(mantissa * 256) / 256, exponent)
 
 
-def quantize_sparse(spec: str, values: npt.NDArray[np.floating]) -> Array:
+def quantize_sparse(spec: str, values: npt.NDArray[np.floating], random: Random) -> Array:
     """With +sparse: what bf16 leaves of an outlier is coded with the others unless it is larger
     than the least outlier."""
     parsed = parse_spec(spec)
@@ -90,7 +91,7 @@ def quantize_sparse(spec: str, values: npt.NDArray[np.floating]) -> Array:
         rest = section[taken] - sent
         left = section.copy()
         left[taken] = np.where(np.abs(rest) <= np.abs(section[taken]).min(), rest, 0)
-        back = quantize(with_sparse(spec, 0), left)
+        back = quantize(with_sparse(spec, 0), left, random)
         back[taken] += sent
         out.append(back)
     return np.concatenate(out)
@@ -155,15 +156,26 @@ def quantize_adaptive(spec: str, values: npt.NDArray[np.floating]) -> Array:
 def with_sparse(spec: str, hundredths: int) -> str:
     """The spec with another P, or without the modifier."""
     base, *modifiers = spec.split("+")
-    others = [text for text in modifiers if not text.startswith("sparse")]
+    rows = [text for text in modifiers if text.startswith("rows")]
+    others = [text for text in modifiers if not text.startswith(("rows", "sparse"))]
     sparse = [f"sparse:{hundredths / 100:g}%"] if hundredths else []
-    return "+".join([base, *sparse, *others])
+    return "+".join([base, *rows, *sparse, *others])
 
 
 def gathered(spec: str, ranks: int) -> str:
     """The codec of sums: room for the outliers of all ranks, up to a tenth of the values."""
     sparse = parse_spec(spec).sparse
     return with_sparse(spec, min(sparse * ranks, 1000)) if sparse else spec
+
+
+def random_levels(format: Format, scaled: Array, random: np.random.Generator) -> Array:
+    """Of the two levels around each value one, so that their mean is the value."""
+    levels = np.unique([x for x in format.levels if abs(x) <= format.largest])
+    below = np.clip(np.searchsorted(levels, scaled, "right") - 1, 0, len(levels) - 2)
+    gaps = levels[below + 1] - levels[below]
+    up = random.random(scaled.shape) < (scaled - levels[below]) / gaps
+    taken: Array = levels[below + up]
+    return taken
 
 
 def nearest_levels(format: Format, values: Array, scales: Array) -> Array:
@@ -178,11 +190,26 @@ def nearest_levels(format: Format, values: Array, scales: Array) -> Array:
     return back
 
 
-def quantize(spec: str, values: npt.NDArray[np.floating]) -> Array:
-    """What is left of ``values`` after one coding; their number is a multiple of the block."""
+def quantize_rows(spec: str, values: npt.NDArray[np.floating], random: Random) -> Array:
+    """With +rows: each a slice of its own. Zeros fill the last block of a row, which no scale but
+    a mean and no rotation may depend on."""
     parsed = parse_spec(spec)
+    assert parsed.format is not None
+    filled = -parsed.rows % parsed.block
+    assert filled == 0 or not (parsed.hadamard or parsed.sparse or parsed.format.scale == "mean")
+    whole = without(spec, f"rows:{parsed.rows}")
+    rows = np.pad(values.reshape(-1, parsed.rows), ((0, 0), (0, filled)))
+    return np.concatenate([quantize(whole, row, random)[: parsed.rows] for row in rows])
+
+
+def quantize(spec: str, values: npt.NDArray[np.floating], random: Random = None) -> Array:
+    """What is left of ``values`` after one coding; their number is a multiple of the block, or with
+    +rows of the row. ``random``: of +sr."""
+    parsed = parse_spec(spec)
+    if parsed.rows:
+        return quantize_rows(spec, values, random)
     if parsed.sparse:
-        return quantize_sparse(spec, values)
+        return quantize_sparse(spec, values, random)
     if parsed.mixed:
         return quantize_mixed(spec, values)
     if parsed.adaptive:
@@ -193,14 +220,22 @@ def quantize(spec: str, values: npt.NDArray[np.floating]) -> Array:
     turn = rotation(parsed.block) if parsed.hadamard else None
     if turn is not None:
         blocks = blocks @ turn.T / parsed.block
-    decoded = nearest_levels(format, blocks, scales_of(format, blocks)[:, None])
+    scales = scales_of(format, blocks)[:, None]
+    if parsed.random:
+        assert random is not None
+        scaled = np.divide(blocks, scales, out=np.zeros_like(blocks), where=scales > 0)
+        decoded = random_levels(format, scaled, random) * scales
+    else:
+        decoded = nearest_levels(format, blocks, scales)
     return (decoded if turn is None else decoded @ turn).reshape(-1)
 
 
-def two_step(spec: str, data: npt.NDArray[np.float32]) -> Array:
+def two_step(spec: str, data: npt.NDArray[np.float32], seed: int = 0) -> Array:
     """The sum over the ranks (rows): each owns a chunk, adds its own part as it is to what the
-    others sent, and sends the sum on. With +shiftadd its own part is quantized, too."""
+    others sent, and sends the sum on. With +shiftadd its own part is quantized, too. ``seed``: of
+    +sr."""
     ranks, count = data.shape
+    random = np.random.default_rng(seed)
     chunk = count // ranks
     result = np.empty(count)
     sum_spec = gathered(spec, ranks)
@@ -209,10 +244,10 @@ def two_step(spec: str, data: npt.NDArray[np.float32]) -> Array:
         total = part[owner].astype(np.float64)
         for rank in range(ranks):
             if rank != owner:
-                total = total + quantize(spec, part[rank])
+                total = total + quantize(spec, part[rank], random)
         if parse_spec(spec).shiftadd:
             total += quantize(spec, part[owner]) - part[owner]
-        result[owner * chunk : (owner + 1) * chunk] = quantize(sum_spec, total)
+        result[owner * chunk : (owner + 1) * chunk] = quantize(sum_spec, total, random)
     return result
 
 
