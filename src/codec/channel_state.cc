@@ -30,6 +30,11 @@ void add_squares(const std::byte* row, size_t channels, double* sums) {
   }
 }
 
+template <class Element>
+void load_row(const std::byte* row, size_t channels, double* values) {
+  for (size_t c = 0; c < channels; ++c) values[c] = Element::load(row, c);
+}
+
 void add_row(DataType type, const std::byte* row, size_t channels, double* sums) {
   switch (value_kind(type)) {
     case ValueKind::kFloat32:
@@ -38,6 +43,17 @@ void add_row(DataType type, const std::byte* row, size_t channels, double* sums)
       return add_squares<BFloat16Element>(row, channels, sums);
     case ValueKind::kFloat16:
       return add_squares<Float16Element>(row, channels, sums);
+  }
+}
+
+void load_row(DataType type, const std::byte* row, size_t channels, double* values) {
+  switch (value_kind(type)) {
+    case ValueKind::kFloat32:
+      return load_row<PlainElement<float>>(row, channels, values);
+    case ValueKind::kBFloat16:
+      return load_row<BFloat16Element>(row, channels, values);
+    case ValueKind::kFloat16:
+      return load_row<Float16Element>(row, channels, values);
   }
 }
 
@@ -58,24 +74,35 @@ ChannelState::ChannelState(size_t channels) : mean_squares_(channels), observed_
   derive_digest();
 }
 
-void ChannelState::observe(const void* sums, size_t count, DataType type, uint32_t every) {
+void ChannelState::observe(const void* sums, size_t count, DataType type, uint32_t every,
+                           const OutlierPlaces& outliers) {
   TERSUM_CHECK(count % channels() == 0 && every >= 1);
   const bool looks = rows_ < kRowsMin || calls_ % every == 0;
   ++calls_;
-  if (looks && learn(sums, count / channels(), type)) derive_factors();
+  if (looks && learn(sums, count / channels(), type, outliers)) derive_factors();
   derive_digest();
 }
 
 // False where there is nothing to learn from.
-bool ChannelState::learn(const void* sums, size_t rows, DataType type) {
+bool ChannelState::learn(const void* sums, size_t rows, DataType type,
+                         const OutlierPlaces& outliers) {
   if (rows == 0) return false;
   const size_t step = (rows + kRowsObserved - 1) / kRowsObserved;
   const size_t row_bytes = channels() * element_bytes(type);
   std::fill(observed_.begin(), observed_.end(), 0.0);
+  if (!outliers.is_empty()) dense_row_.resize(channels());
   uint64_t seen = 0;
   for (size_t row = 0; row < rows; row += step, ++seen) {
-    add_row(type, static_cast<const std::byte*>(sums) + row * row_bytes, channels(),
-            observed_.data());
+    const std::byte* const values = static_cast<const std::byte*>(sums) + row * row_bytes;
+    if (outliers.is_empty()) {
+      add_row(type, values, channels(), observed_.data());
+      continue;
+    }
+    load_row(type, values, channels(), dense_row_.data());
+    // A value that is not finite becomes NaN by this.
+    outliers.for_each(row * channels(), (row + 1) * channels(),
+                      [&](size_t channel) { dense_row_[channel] *= 0; });
+    for (size_t c = 0; c < channels(); ++c) observed_[c] += dense_row_[c] * dense_row_[c];
   }
   if (!all_finite(observed_)) return false;
   const auto before = static_cast<double>(std::min(rows_, kRowsRemembered));

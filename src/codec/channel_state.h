@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "codec/codec.h"
+#include "codec/outlier_places.h"
 #include "tersum/data_type.h"
 
 namespace tersum {
@@ -50,7 +51,9 @@ class ChannelState {
 
   // A call's result: `count` values, a multiple of channels(). Every `every`-th call is looked at,
   // and all of them until kRowsMin rows were. Values that are not finite leave the state as it is.
-  void observe(const void* sums, size_t count, DataType type, uint32_t every);
+  // `outliers`: the finite values there count as 0, since the diagonal is for what is left of them.
+  void observe(const void* sums, size_t count, DataType type, uint32_t every,
+               const OutlierPlaces& outliers = {});
 
   // Null while fewer than kRowsMin rows were seen, or all of them were zero. Valid until the next
   // observe() or reset().
@@ -67,14 +70,15 @@ class ChannelState {
   [[nodiscard]] bool load(std::span<const std::byte> from);
 
  private:
-  bool learn(const void* sums, size_t rows, DataType type);
+  bool learn(const void* sums, size_t rows, DataType type, const OutlierPlaces& outliers);
   void derive_digest();
   void derive_factors();
 
   uint64_t calls_ = 0;
   uint64_t rows_ = 0;
   std::vector<double> mean_squares_;
-  std::vector<double> observed_;  // scratch of observe()
+  std::vector<double> observed_;   // scratch of observe()
+  std::vector<double> dense_row_;  // and, of calls with outliers, a row without them
   bool ready_ = false;
   std::vector<float> forward_;
   std::vector<float> undo_;

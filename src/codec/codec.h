@@ -83,6 +83,7 @@ struct SlicePlace {
   ClipMeasure* measure = nullptr;  // of one coding, for the codec inside of +clip:learned
 };
 
+class OutlierPlaces;
 class SharedSums;
 struct ElementFormat;
 
@@ -143,6 +144,11 @@ class Codec {
   // `begin` is a multiple of block(); so is `part`, or it is the rest of the slice.
   virtual void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,
                            void* values, const SlicePlace& place = {}) const = 0;
+
+  // Marks which values of the slice `wire` holds apart, `first` being the slice's first value in
+  // the array. Of what gathered() names, so that of a contribution gathered(1) tells.
+  virtual void mark_outliers(const std::byte* /*wire*/, size_t /*count*/, size_t /*first*/,
+                             OutlierPlaces& /*places*/) const {}
 
   // kInvalidArgument, naming the block or the value, for bytes that no encoder writes. They decode
   // all the same, to NaN or to a number, on every rank alike.

@@ -54,6 +54,12 @@ class RowsCodec final : public Codec {
   }
   void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
                    const SlicePlace& place) const override;
+  void mark_outliers(const std::byte* wire, size_t count, size_t first,
+                     OutlierPlaces& places) const override {
+    for (size_t at = 0; at < count; at += row_values_, wire += row_bytes_) {
+      row_->mark_outliers(wire, values_in(at, count), first + at, places);
+    }
+  }
   [[nodiscard]] Status check_wire(const std::byte* wire, size_t count) const override;
   void combine(std::span<const std::byte* const> wires, const void* own, size_t own_index,
                size_t count, const CombineFinish& finish, std::byte* wire_out, void* values_out,

@@ -12,6 +12,7 @@
 #include "codec/combine_checks.h"
 #include "codec/kernels/element_kernels.h"
 #include "codec/kernels/outlier_selection.h"
+#include "codec/outlier_places.h"
 #include "codec/value_kind.h"
 
 namespace tersum {
@@ -85,6 +86,8 @@ class SparseCodec final : public Codec {
   }
   void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
                    const SlicePlace& place) const override;
+  void mark_outliers(const std::byte* wire, size_t count, size_t first,
+                     OutlierPlaces& places) const override;
   [[nodiscard]] Status check_wire(const std::byte* wire, size_t count) const override;
   void combine(std::span<const std::byte* const> wires, const void* own, size_t own_index,
                size_t count, const CombineFinish& finish, std::byte* wire_out, void* values_out,
@@ -305,6 +308,18 @@ void SparseCodec::combine(std::span<const std::byte* const> wires, const void* o
     encode_section(out, memory, wire_out, place);
     if (values_out == nullptr) continue;
     decode_section(out, wire_out, 0, out.count, memory, values_out, first, place);
+  }
+}
+
+void SparseCodec::mark_outliers(const std::byte* wire, size_t count, size_t first,
+                                OutlierPlaces& places) const {
+  for (size_t at = 0; at < count; at += kSectionValues) {
+    const Section section = section_at(at, count, plain_.sparse);
+    const std::byte* from = wire + section.wire_offset;
+    for (size_t i = 0; i < section.outliers; ++i, from += kEntryBytes) {
+      const size_t index = read_entry(from).index;
+      if (index < section.count) places.mark(first + at + index);
+    }
   }
 }
 

@@ -27,6 +27,7 @@
 
 #include "codec/clip_report.h"
 #include "codec/codec.h"
+#include "codec/outlier_places.h"
 #include "codec/streamed_payload.h"
 #include "runtime/call_descriptor.h"
 #include "runtime/compiled_plan.h"
@@ -123,7 +124,7 @@ class Operation final : public WorkImpl {
   bool take_site(Node& node);
   void leave_site(bool ended_well);
   Status take_clip();
-  void read_report(const std::byte* wire, size_t bytes);
+  void read_payload(const Codec& codec, const std::byte* wire, size_t first, size_t count);
   void send_ready(Node& node);
   // Shared scales (operation_scales.cc).
   Status begin_scales();
@@ -193,6 +194,7 @@ class Operation final : public WorkImpl {
   bool pinged_ = false;
   bool begun_ = false;
   FlattenSite* site_ = nullptr;       // from begin() to the end of a flattened call
+  OutlierPlaces outliers_;            // there, of this call's slices so far
   ClipSite* clip_ = nullptr;          // and of one that learns a clip
   ClipFactors clips_;                 // there, once the site is this call's
   ClipReport reports_;                // of this call's slices so far

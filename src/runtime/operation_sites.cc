@@ -41,6 +41,7 @@ bool Operation::take_site(Node& node) {
   }
   if (site_ != nullptr) {
     descriptor_.flatten = mix_digests(request_.site, site_->state.digest());
+    outliers_.reset(request_.count);
   }
   if (clip_ != nullptr) {
     if (const Status held = take_clip(); !held.ok()) {
@@ -71,7 +72,8 @@ void Operation::leave_site(bool ended_well) {
   }
   if (site_ == nullptr) return;
   if (ended_well) {
-    site_->state.observe(request_.output, request_.count, request_.type, member_->flatten.every());
+    site_->state.observe(request_.output, request_.count, request_.type, member_->flatten.every(),
+                         outliers_);
   }
   site_->leave(this);
   site_ = nullptr;
@@ -93,9 +95,13 @@ Status Operation::take_clip() {
 }
 
 // What travels with a finished sum; or, where all ranks add up the same, with each contribution.
-void Operation::read_report(const std::byte* wire, size_t bytes) {
+// Every rank reads these payloads once, so all of them learn the same.
+void Operation::read_payload(const Codec& codec, const std::byte* wire, size_t first,
+                             size_t count) {
+  if (site_ != nullptr) codec.gathered(1).mark_outliers(wire, count, first, outliers_);
   if (clip_ == nullptr) return;
-  const ClipReport report = read_clip_report(wire + bytes - kClipReportBytes);
+  const std::byte* const end = wire + codec.wire_bytes(count);
+  const ClipReport report = read_clip_report(end - kClipReportBytes);
   reports_.contributions.add(report.contributions, false);
   reports_.sums.add(report.sums, false);
 }

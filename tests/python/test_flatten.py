@@ -135,6 +135,55 @@ def test_every_plan_gives_all_ranks_the_same_bits(
         assert error(got, data) < 0.02, f"seed {SEED}"
 
 
+@pytest.mark.parametrize(
+    ("kind", "most", "with_outliers"), [("act", 0.052, 0.052), ("spikes", 0.050, 0.058)]
+)
+def test_what_sparse_sends_apart_is_not_learned_from(
+    run_group: Run, kind: str, most: float, with_outliers: float
+) -> None:
+    """2c, With sparse: `act` 0.051 and spikes at most 0.062; a diagonal of spikes costs more."""
+    calls = [make_data(kind, RANKS, 64 * CHANNELS, SEED + call) for call in range(3)]
+    codec = "int4/128+flatten+sparse:0.2%"
+
+    def body(group: tersum.Communicator) -> list[Data]:
+        own = [data[group.rank].reshape(-1, CHANNELS) for data in calls]
+        results = [group.all_reduce(x, codec=codec, plan="two_step") for x in own]
+        # Another site's state has seen the whole sums, since nothing travelled apart.
+        for x in own[:2]:
+            group.all_reduce(x, codec="int4/128+flatten", plan="two_step", site="whole")
+        return [*results, group.all_reduce(own[2], codec=codec, plan="two_step", site="whole")]
+
+    *results, whole = agreed(run_group(RANKS, body))
+    for call, (got, data) in enumerate(zip(results, calls, strict=True)):
+        assert error(got, data) <= most, f"call {call}, seed {SEED}"
+    assert error(whole, calls[2]) >= with_outliers, f"seed {SEED}"
+
+
+@pytest.mark.parametrize("plan", ["two_step", "ring", "one_shot", "tree", "halving_doubling"])
+@pytest.mark.parametrize("modifiers", ["", "+rows:96", "+feedback"])
+def test_no_rank_learns_of_a_spike_in_any_plan(run_group: Run, plan: str, modifiers: str) -> None:
+    calls = [small(call, 3, 40, 1000) for call in range(3)]
+    for call, data in enumerate(calls):
+        for rank in range(3):
+            data[rank, 7 * call + rank, 13 * call + rank] = 1e6
+    codec = f"int8/32+flatten+sparse:1%{modifiers}"
+
+    def body(group: tersum.Communicator) -> list[Any]:
+        results: list[Any] = [
+            group.all_reduce(data[group.rank], codec=codec, plan=plan, site="spiked")
+            for data in calls
+        ]
+        return [*results, group.save_flatten()]
+
+    *results, saved = agreed(run_group(3, body))
+    mean_squares = np.frombuffer(saved[48:-8], "<f8")
+    assert mean_squares.size == 1000
+    # A channel's 1e6 in one of 120 rows would be 8e9.
+    assert 0 < mean_squares.max() < 1e6, f"seed {SEED}"
+    for got, data in zip(results, calls, strict=True):
+        assert error(got, data) < 0.02, f"seed {SEED}"
+
+
 @pytest.mark.parametrize("dtype", [np.float16, "bfloat16"])
 def test_short_floats(run_group: Run, dtype: Any) -> None:
     torch = pytest.importorskip("torch")

@@ -51,6 +51,7 @@ TEST(CodecSpec, NormalForms) {
         {"int2+sparse:1%+feedback", "int2/32+feedback+sparse:1%"},
         {"mxfp4+sparse:0.01%", "mxfp4/32+sparse:0.01%"},
         {"five+sparse:1.50%", "five/32+sparse:1.5%"},
+        {"int4/32+flatten+sparse:0.5%", "int4/32+sparse:0.5%+flatten"},
         {"int8+sparse:2.0%", "int8/128+sparse:2%"},
         {"int8+sparse:9.07%", "int8/128+sparse:9.07%"}}) {
     const auto got = normalize_codec(text);

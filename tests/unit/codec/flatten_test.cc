@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -12,6 +13,7 @@
 
 #include "codec/channel_state.h"
 #include "codec/codec.h"
+#include "codec/outlier_places.h"
 #include "coded_slices.h"
 
 namespace tersum {
@@ -209,6 +211,85 @@ TEST(ChannelState, LearnsNothingFromWhatIsNotFinite) {
   EXPECT_FALSE(loaded.load(after));
   EXPECT_FALSE(loaded.load(Bytes(after.begin(), after.end() - 1)));
   EXPECT_EQ(loaded.digest(), state.digest());
+}
+
+// Also where an outlier is as large as a block's value may be, at the edges of words, and twice.
+TEST(ChannelState, OutliersCountAsZeros) {
+  constexpr size_t kChannels = 37;
+  for (const DataType type : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
+    Bytes sums(40 * kChannels * element_bytes(type));
+    const Floats values = normal_values(40 * kChannels, kSeed);
+    codec_of("exact").encode(values.data(), sums.size() / 4, sums.data());
+    if (type != DataType::kFloat32) {
+      // Any bits of finite numbers.
+      for (size_t i = 1; i < sums.size(); i += 2) sums[i] &= std::byte{0xb3};
+    }
+    OutlierPlaces outliers;
+    outliers.reset(40 * kChannels);
+    Bytes without = sums;
+    for (const size_t place : {0, 36, 37, 63, 64, 64, 127, 700, 1023, 1479}) {
+      outliers.mark(place);
+      std::fill_n(without.begin() + static_cast<long>(place * element_bytes(type)),
+                  element_bytes(type), std::byte{0});
+    }
+    ChannelState left_out(kChannels), of_zeros(kChannels), whole(kChannels);
+    left_out.observe(sums.data(), 40 * kChannels, type, 1, outliers);
+    of_zeros.observe(without.data(), 40 * kChannels, type, 1);
+    whole.observe(sums.data(), 40 * kChannels, type, 1);
+    EXPECT_EQ(left_out.digest(), of_zeros.digest());
+    EXPECT_NE(left_out.digest(), whole.digest());
+  }
+}
+
+TEST(ChannelState, AnOutlierThatIsNotFiniteTeachesNothing) {
+  for (const float poison : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
+    ChannelState state(4);
+    Floats sums(80, 1.0F);
+    sums[17] = poison;
+    OutlierPlaces outliers;
+    outliers.reset(sums.size());
+    outliers.mark(17);
+    state.observe(sums.data(), sums.size(), DataType::kFloat32, 1, outliers);
+    EXPECT_EQ(state.rows(), 0U);
+  }
+}
+
+// What a slice says of its place in the array, in rows and without.
+TEST(SparsePayloads, NameTheirOutliers) {
+  constexpr size_t kFirst = 4096;
+  constexpr size_t kCount = 64'512 + 300;
+  for (const char* spec : {"int4/32+sparse:0.5%+flatten", "int4/32+feedback+sparse:0.5%+flatten",
+                           "int4/32+rows:300+sparse:1%+flatten", "int4/32+flatten"}) {
+    const Codec& codec = codec_of(spec);
+    Floats values = normal_values(kCount, kSeed);
+    const bool has_rows = std::string(spec).find("rows") != std::string::npos;
+    const bool has_outliers = std::string(spec).find("sparse") != std::string::npos;
+    std::vector<size_t> expected;
+    // As many as there is room for, in every row or section.
+    const size_t section = has_rows ? 300 : 64'512;
+    for (size_t begin = 0; begin < kCount && has_outliers; begin += section) {
+      const size_t here = std::min(section, kCount - begin);
+      const size_t outliers = has_rows ? (here + 99) / 100 : (here + 199) / 200;
+      for (size_t i = 0; i < outliers; ++i) {
+        values[begin + i * 71 % here] = 1e3F + static_cast<float>(i);
+        expected.push_back(kFirst + begin + i * 71 % here);
+      }
+    }
+    std::sort(expected.begin(), expected.end());
+    Bytes wire(codec.wire_bytes(kCount));
+    codec.encode(values.data(), kCount, wire.data());
+    OutlierPlaces places;
+    places.reset(kFirst + kCount);
+    codec.gathered(1).mark_outliers(wire.data(), kCount, kFirst, places);
+    std::vector<size_t> marked;
+    places.for_each(0, kFirst + kCount, [&](size_t place) { marked.push_back(place); });
+    EXPECT_EQ(marked, expected) << spec;
+    // Whatever bytes arrive, nothing beyond the slice is marked.
+    std::fill(wire.begin(), wire.end(), std::byte{0xff});
+    places.reset(kFirst + kCount);
+    codec.gathered(1).mark_outliers(wire.data(), 300, kFirst, places);
+    EXPECT_TRUE(places.is_empty()) << spec;
+  }
 }
 
 }  // namespace
