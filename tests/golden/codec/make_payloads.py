@@ -86,6 +86,7 @@ def lossy_cases() -> list[tuple[str, str, str, list[Number]]]:
         ]
     edges: list[Number] = [FLOAT32_MAX, -FLOAT32_MAX, math.inf, -math.inf, math.nan, 2.0**-149]
     cases += [
+        ("worked_example", "bf16", "float32", [1 + 2.0**-8, 1 + 3 * 2.0**-8, -0.1, FLOAT32_MAX]),
         ("normal", "bf16", "float32", normal(11)),
         ("edges", "bf16", "float32", [*edges, 1 + 2.0**-8, 1 + 3 * 2.0**-8, -0.0]),
         ("edges", "bf16", "float16", [65504.0, -65504.0, 65280.0, math.inf, math.nan, 2.0**-24]),
@@ -129,12 +130,17 @@ def worked_cases() -> list[tuple[str, str, str, list[Number]]]:
     """The rows of docs/codecs.md, "Scale rules" and "The modifier +hadamard"."""
     ramp: list[Number] = [0.0, 1.0, -2.0, 0.5, 3.0]
     specs = "int3/32 int1/32 five/32 fp8e4m3/32 fp8e5m2/32 mxfp8:e4m3 mxfp8:e5m2 mxfp6:e2m3"
-    specs += " mxfp6:e3m2 mxfp4 mxint8 nvfp4 nf4/32"
+    specs += " mxfp6:e3m2 mxfp4 mxint8 nvfp4 nf4/32 lut2/32 table:41f84307133d623f/32"
     defaults: list[tuple[str, str, str, list[Number]]] = [
         ("default_block", format.name, "float32", normal(140, seed=4)) for format in ALL[1:]
     ]
     return [
         *(("worked_example", spec, "float32", ramp) for spec in specs.split()),
+        *(
+            ("worked_example", f"int{bits}/32", "float32", [*ramp[:4], 2.0 ** (bits - 1) - 1])
+            for bits in (7, 6, 5)
+        ),
+        ("worked_example", "int2/32", "float32", [0.0, 1.0, -1.0, 0.5, 1.0]),
         ("worked_example", "nvfp4+hadamard", "float32", [1.0, *[0.0] * 15]),
         ("normal_300", "int6/128+hadamard", "float32", normal(300)),
         *(
@@ -209,7 +215,11 @@ def layout_cases() -> list[tuple[str, str, str, list[Number]]]:
     lost: list[Number] = [*normal(140), math.nan, *normal(180), math.inf, *normal(64), 5.0]
     huge: list[Number] = [FLOAT32_MAX, -FLOAT32_MAX, 2.0**127, *normal(200, 1e38 / 4)]
     worked: list[Number] = [1.0, *[0.0] * 31, *[0.5] * 33]
-    cases = [("worked_example", "int4/64+adaptive", "float32", worked)]
+    pair: list[Number] = [15.0, 1.0, *[0.0] * 62, 7.0]
+    cases = [
+        ("worked_example", "int4/64+adaptive", "float32", worked),
+        ("worked_example", "int4/32+mixed", "float32", pair),
+    ]
     mixed = ("int3/32+mixed", "int4/64+mixed", "int6/32+hadamard+mixed", "int4/32+sparse:2%+mixed")
     adaptive = ("int4/64+adaptive", "int5/128+adaptive", "fp8e4m3/64+sparse:2%+adaptive")
     for spec in mixed + adaptive:
@@ -328,7 +338,8 @@ def random_cases() -> list[tuple[str, str, str, list[Number]]]:
     ramp: list[Number] = [x / 8 for x in range(-40, 41, 3)]
     huge: list[Number] = [FLOAT32_MAX, 2.0**127, *normal(30, 1e38 / 4), -FLOAT32_MAX]
     half: list[Number] = [65504.0, -65504.0, 65472.0, *normal(33, 2.0**-20), math.nan]
-    cases: list[tuple[str, str, str, list[Number]]] = []
+    worked: list[Number] = [7.0, 1.0, -2.0, 0.25, 0.25]
+    cases = [("worked_example", "int4/32+sr", "float32", worked)]
     for format in ALL:
         if format.name.startswith(("int1", "nvfp4", "table")):
             continue

@@ -22,6 +22,7 @@ from format_table import parse_spec  # noqa: E402
 from make_payloads import BFLOAT16_MAX, FLOAT32_MAX, Number, normal, pack, unpack  # noqa: E402
 
 Case = tuple[str, str, str, list[list[Number]]]
+WORKED: list[list[Number]] = [[100.0, -3.0, 127.0], [90.0, 1.0, 127.0], [-4.0, 0.5, 127.0]]
 
 
 def rows(ranks: int, count: int, scale: float = 1.0) -> list[list[Number]]:
@@ -35,13 +36,12 @@ def block_cases() -> list[Case]:
     lost[1][40] = math.nan
     lost[2][69] = -math.inf
     far = [[x * 10.0 ** (rank - 2) for x in row] for rank, row in enumerate(rows(5, 45))]
-    worked: list[list[Number]] = [[100.0, -3.0, 127.0], [90.0, 1.0, 127.0], [-4.0, 0.5, 127.0]]
     huge: list[list[Number]] = [[FLOAT32_MAX, -1e38, 1.0], [FLOAT32_MAX, 3e38, 2.0]]
     half: list[list[Number]] = [[65504.0, 1.0], [60000.0, -1.0]]
     zeros: list[list[Number]] = [[0.0, -0.0] * 20, [0.0] * 40]
     top: list[list[Number]] = [[x, 0.0, -x] * 12 for x in [BFLOAT16_MAX / 8] * 8]
     cases: list[Case] = [
-        ("worked_example", "sum8/32", "float32", worked),
+        ("worked_example", "sum8/32", "float32", WORKED),
         ("far_apart", "sum8/32", "float32", far),
         ("lost_blocks", "sum8/32", "float32", lost),
         ("lost_blocks", "sum8/32+sr", "float16", lost),
@@ -156,6 +156,8 @@ def line_of(name: str, text: str, dtype: str, ranks: list[list[Number]], key: in
 def main() -> None:
     """Writes the file."""
     cases = block_cases() + tensor_cases() + paired_cases() + power_cases()
+    # A case's keys are those of its place: what is new stands behind.
+    cases.append(("worked_example", "sum8:tensor", "float32", WORKED))
     lines = [line_of(*case, 977 * i + 2**40) for i, case in enumerate(cases)]
     (HERE / "sums.txt").write_text("\n".join(lines) + "\n")
 

@@ -1,0 +1,132 @@
+"""The worked bytes of docs/codecs.md are those of the decoder that was written from it, and
+tersum's own: every row of its table of payloads, and every paragraph "Worked: …" of one."""
+
+from __future__ import annotations
+
+import re
+import sys
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tersum
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
+
+import integer_sums
+import shared_scales
+from block_products import GOLDEN
+from encode_slice import encode
+from format_table import ALL, SUMMED, TABLES, parse_spec
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "codecs.md"
+TABLE_HEAD = "| values | spec | scale, and why | payload |"
+SHEAR = "kronecker:f65fba137a5c2670"
+#: Hexadecimal bytes, and how often they are meant.
+BYTES = re.compile(r"(?:(\d+) times )?`((?:[0-9a-f]{2})(?: ?[0-9a-f]{2})*)`")
+#: What paragraphs work out, by their specs.
+PAYLOADS: dict[str, list[float]] = {
+    "bf16": [1 + 2.0**-8, 1 + 3 * 2.0**-8, -0.1, 3.4028234663852886e38],
+    "int4/32+rows:4": [0, 1, -2, 0.5, 3, 7],
+    "int4/32+sparse:10%": [0, 1, -2, 0.5, 101.3],
+    "nvfp4+hadamard": [1, *[0] * 15],
+    f"int8/32+{SHEAR}": [4, *[0] * 31],
+    "int4/32+mixed": [15, 1, *[0] * 62, 7],
+    "int4/64+adaptive": [1, *[0] * 31, *[0.5] * 33],
+    "int4/32+sr": [7, 1, -2, 0.25, 0.25],
+}
+TERNARY: list[list[float]] = [[100, -3, 127], [90, 1, 127], [-4, 0.5, 127]]
+#: The same of sums: the ranks' values, and the key of rank 0.
+SUMS: dict[str, tuple[list[list[float]], int]] = {
+    "sum8/32": (TERNARY, 0),
+    "sum8:tensor": (TERNARY, 0),
+    "lut2/32": ([[3, -1, 0], [2.5, 1, -3]], 0),
+    "sum:exp": ([[3, -4, 1], [-1, 0, -1]], 2**40 + 58_620),
+}
+#: How the paragraph of a sum begins.
+SUM_HEADS = {
+    "sum8/32": "Worked, R = 3, `sum8/32`",
+    "sum8:tensor": "Worked, R = 3, `sum8:tensor`",
+    "lut2/32": "Worked, R = 2, values (3, −1, 0)",
+    "sum:exp": "Worked, R = 2, k = 1",
+}
+
+
+def rows() -> list[tuple[str, list[float], bytes]]:
+    """Spec, values and payload of each row of the table."""
+    lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
+    found = []
+    for line in lines[lines.index(TABLE_HEAD) + 2 :]:
+        if not line.startswith("|"):
+            break
+        values, spec, _, payload = (cell.strip() for cell in line.strip("|").split("|"))
+        numbers = [float(value.replace("−", "-")) for value in values.split(",")]
+        found.append((spec.split("`")[1], numbers, written(payload)))
+    return found
+
+
+def written(text: str) -> bytes:
+    """All hexadecimal bytes of a text, in a row."""
+    return b"".join(
+        int(times or 1) * bytes.fromhex(digits) for times, digits in BYTES.findall(text)
+    )
+
+
+@cache
+def paragraphs() -> list[str]:
+    """Of the document."""
+    return DOCUMENT.read_text(encoding="utf-8").split("\n\n")
+
+
+def worked(head: str) -> bytes:
+    """The bytes of the one paragraph "Worked" that begins so, or names the spec."""
+    (found,) = [text for text in paragraphs() if text.startswith("Worked") and head in text]
+    return written(found)
+
+
+def encoded(spec: str, values: list[float]) -> bytes:
+    """By the reference, and by tersum alike."""
+    if SHEAR in spec:
+        tersum.codec_info(f"int8/32+kronecker:{GOLDEN / SHEAR.partition(':')[2]}.txt")
+    array = np.array(values, np.float32)
+    payload = encode(spec, "float32", [float(x) for x in array])
+    assert tersum.encode_payload(array, spec) == payload
+    return payload
+
+
+def test_rows_of_the_table() -> None:
+    for file in TABLES:
+        tersum.codec_info(f"table:{file}")
+    for spec, values, payload in rows():
+        assert encoded(spec, values) == payload, spec
+
+
+@pytest.mark.parametrize("spec", PAYLOADS)
+def test_paragraphs_of_payloads(spec: str) -> None:
+    assert encoded(spec, PAYLOADS[spec]) in worked(f"`{spec}`"), spec
+
+
+@pytest.mark.parametrize("text", SUMS)
+def test_paragraphs_of_sums(text: str) -> None:
+    """The sum's payload; and where contributions are no plain numbers, theirs."""
+    values, key = SUMS[text]
+    spec, ranks = parse_spec(text), len(values)
+    scales = integer_sums.shared_scales(spec, "float32", values)
+    codes = [
+        shared_scales.codes(spec, ranks, row, scales, key + rank) for rank, row in enumerate(values)
+    ]
+    parts = b"".join(shared_scales.pack_contribution(spec, row) for row in codes)
+    found = worked(SUM_HEADS[text])
+    assert shared_scales.pack_sum(spec, ranks, shared_scales.add(spec, codes, key)) in found
+    assert text == "sum8/32" or parts in found
+
+
+def test_every_format_has_a_row_or_a_paragraph() -> None:
+    shown = {parse_spec(spec).base for spec, _, _ in rows()}
+    shown |= {parse_spec(spec).base for spec in (*PAYLOADS, *SUMS)}
+    tables = {name for name in shown if name.startswith("table:")}
+    assert tables
+    formats = {format.name for format in [*ALL, *SUMMED] if not format.name.startswith("table:")}
+    assert formats | {"bf16"} <= shown
