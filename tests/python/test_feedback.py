@@ -1,4 +1,8 @@
-"""+feedback: what a call's coding loses is given back in the next, on every plan."""
+"""+feedback: what a call's coding loses is given back in the next, on every plan.
+
+Reference line: section 3, Global-QSGD: below 3 bits neither rounding saves a training, feedback
+does. What that rests on is held here, the training itself in test_feedback_training.py.
+"""
 
 from __future__ import annotations
 

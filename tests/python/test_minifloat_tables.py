@@ -1,6 +1,9 @@
 """Every code of every minifloat, and the casts to them, against ml_dtypes: 0 wrong.
 
 Elements are coded at scale 1, which a block gets whose largest magnitude is the largest level.
+
+Reference line: section 5, "Check": minifloat encoders against tables enumerated from the
+specifications, 0 wrong. Every code is held here, and 60,000 conversions of each format.
 """
 
 from __future__ import annotations
