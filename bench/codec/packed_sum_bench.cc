@@ -1,16 +1,21 @@
-// Sums of packed codes without unpacking, against the scalar reference and memcpy, on one core.
+// Packed codes against plain loops over them, on one core.
 //
 //   packed_sum_bench [--rounds N]
 //
-// 2-bit codes by table (pair_sum.h) and bit planes (plane_sum.h), 262,144 codes a stream. Every
-// round times memcpy of a stream, the reference and the kernel once; medians over the rounds.
+// Sums without unpacking: 2-bit codes by table (pair_sum.h) and bit planes (plane_sum.h), against
+// the scalar reference. Decoding of nf4 against a loop over nibbles. 262,144 codes a stream. Every
+// round times the loop and the kernel once; medians over the rounds.
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "base/check.h"
+#include "codec/codec.h"
 #include "codec/kernels/dispatch.h"
+#include "codec/kernels/element_format.h"
 #include "codec/kernels/pair_sum.h"
 #include "codec/kernels/plane_sum.h"
 #include "timed_kernels.h"
@@ -58,7 +63,34 @@ void print(const std::string& name, const Timing& timing) {
               timing.reference, timing.kernel, timing.times);
 }
 
+// Two looks into the table a byte.
+void decode_nibbles(const ElementFormat& format, const std::byte* wire, float* values) {
+  const std::byte* const codes = wire + codes_offset(format, kCodes);
+  for (size_t first = 0; first < kCodes; first += kNibbleGroup) {
+    const std::byte* const group = codes + first / 2;
+    const float scale = load_scale(wire + first / format.block * scale_bytes(format.rule));
+    for (size_t i = 0; i < kNibbleGroupBytes; ++i) {
+      const auto byte = static_cast<uint8_t>(group[i]);
+      values[first + i] = format.levels[byte & 15U] * scale;
+      values[first + kNibbleGroupBytes + i] = format.levels[byte >> 4] * scale;
+    }
+  }
+}
+
+void run_nibbles(size_t rounds) {
+  const Codec& codec = *find_codec("nf4/64", DataType::kFloat32, ReduceOp::kSum).value();
+  const ElementFormat& format = *codec.element_format();
+  const Arrays a(codec, kCodes);
+  const auto loop = [&] { decode_nibbles(format, a.pointers[0], a.out.data()); };
+  const auto kernel = [&] { codec.decode(a.pointers[0], kCodes, a.copy.data(), a.place); };
+  loop();
+  kernel();
+  TERSUM_CHECK(std::equal(a.out.data(), a.out.data() + kCodes, a.copy.data()));
+  print("nf4/64 decode", time_both(rounds, loop, kernel));
+}
+
 void run(size_t rounds) {
+  run_nibbles(rounds);
   const Streams s;
   const PairTable table = mean_pair_table();
   const size_t bytes = kCodes / kPairCodes;

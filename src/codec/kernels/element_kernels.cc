@@ -49,6 +49,7 @@ const ElementKernels* element_table() {
                                             quantize_random_tile,
                                             dequantize_tile,
                                             dequantize_add_tile,
+                                            dequantize_sums,
                                             all_numbers_tile,
                                             add_shifted_codes,
                                             scale_shifted_sums,

@@ -89,11 +89,16 @@ struct ElementKernels {
   void (*quantize_random)(const ElementFormat& format, const RoundingPlace& place,
                           const float* tile, size_t count, const BlockScale* scales,
                           uint8_t* codes);
+  // Whole blocks may go anywhere, not only to a tile.
   void (*dequantize)(const ElementFormat& format, const uint8_t* codes, size_t count,
                      const BlockScale* scales, float* tile);
   // Adds what dequantize gives.
   void (*dequantize_add)(const ElementFormat& format, const uint8_t* codes, size_t count,
                          const BlockScale* scales, float* tile);
+  // Adds `terms` to what dequantize gives and makes NaN canonical, to `to`, which may be `terms`;
+  // both may be unaligned. Whole blocks.
+  void (*dequantize_sums)(const ElementFormat& format, const uint8_t* codes, size_t count,
+                          const BlockScale* scales, const float* terms, float* to);
   // True if every code stands for a number.
   bool (*all_numbers)(const ElementFormat& format, const uint8_t* codes, size_t count);
   // Integers only, for ShiftSum: sums[i] += code i * 2^shifts[i / block], below 2^0 rounded to

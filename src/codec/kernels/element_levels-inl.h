@@ -11,6 +11,7 @@
 
 #include "codec/kernels/element_format.h"
 #include "codec/kernels/hwy_compat-inl.h"
+#include "codec/kernels/vector_formats-inl.h"
 #include "hwy/highway.h"
 
 #if HWY_TARGET != HWY_SCALAR  // the reference serves there
@@ -120,26 +121,49 @@ bool all_numbers_tile(const ElementFormat& format, const uint8_t* codes, size_t 
   return hn::AllFalse(d, hn::Eq(hn::Max(most, least), most));
 }
 
-template <bool kAdd, class Levels>
-HWY_NOINLINE void dequantize_with(const Levels& levels, const uint8_t* HWY_RESTRICT codes,
+// Where values go.
+struct TileSink {
+  float* tile;
+  HWY_INLINE void put(VF value, size_t at) const { hn::StoreU(value, DF(), tile + at); }
+};
+struct AddingSink {
+  float* tile;
+  HWY_INLINE void put(VF value, size_t at) const {
+    hn::StoreU(hn::Add(hn::LoadU(DF(), tile + at), value), DF(), tile + at);
+  }
+};
+struct SumSink {
+  const float* terms;
+  float* to;
+  NanWatch nan = {};
+  HWY_INLINE void put(VF value, size_t at) {
+    const auto sum = hn::Add(hn::LoadU(DF(), terms + at), value);
+    hn::StoreU(sum, DF(), to + at);
+    nan.watch(sum, sum);
+    prefetch_ahead<1>(terms + at);
+  }
+};
+
+// Returns the sink as it is then.
+template <class Levels, class Sink>
+HWY_NOINLINE Sink dequantize_with(const Levels& levels, const uint8_t* HWY_RESTRICT codes,
                                   size_t count, size_t block, const BlockScale* HWY_RESTRICT scales,
-                                  float* HWY_RESTRICT tile) {
+                                  Sink sink) {
   const DF df;
   for (size_t at = 0; at < count; ++scales) {
     const auto scale = hn::Set(df, scales->scale);
     for (const size_t end = std::min(at + block, count); at < end; at += kLanes) {
-      auto value = hn::Mul(levels.of(codes + at), scale);
-      if constexpr (kAdd) value = hn::Add(hn::Load(df, tile + at), value);
-      hn::Store(value, df, tile + at);
+      sink.put(hn::Mul(levels.of(codes + at), scale), at);
     }
   }
+  return sink;
 }
 
-template <bool kAdd>
-HWY_INLINE void dequantize_to(const ElementFormat& format, const uint8_t* codes, size_t count,
-                              const BlockScale* scales, float* tile) {
+template <class Sink>
+HWY_INLINE Sink dequantize_to(const ElementFormat& format, const uint8_t* codes, size_t count,
+                              const BlockScale* scales, const Sink& sink) {
   const auto by = [=, &format](const auto& levels) {
-    dequantize_with<kAdd>(levels, codes, count, format.block, scales, tile);
+    return dequantize_with(levels, codes, count, format.block, scales, sink);
   };
   if (format.family == ElementFamily::kInteger) return by(IntegerLevels(format));
 #if TERSUM_HAS_LOOKUP16
@@ -148,17 +172,24 @@ HWY_INLINE void dequantize_to(const ElementFormat& format, const uint8_t* codes,
   if (format.family == ElementFamily::kMinifloat && all_numbers_tile(format, codes, count)) {
     return by(MinifloatLevels(format));
   }
-  by(TableLevels(format));
+  return by(TableLevels(format));
 }
 
 void dequantize_tile(const ElementFormat& format, const uint8_t* codes, size_t count,
                      const BlockScale* scales, float* tile) {
-  dequantize_to<false>(format, codes, count, scales, tile);
+  dequantize_to(format, codes, count, scales, TileSink{tile});
 }
 
 void dequantize_add_tile(const ElementFormat& format, const uint8_t* codes, size_t count,
                          const BlockScale* scales, float* tile) {
-  dequantize_to<true>(format, codes, count, scales, tile);
+  dequantize_to(format, codes, count, scales, AddingSink{tile});
+}
+
+void dequantize_sums(const ElementFormat& format, const uint8_t* codes, size_t count,
+                     const BlockScale* scales, const float* terms, float* to) {
+  if (dequantize_to(format, codes, count, scales, SumSink{terms, to}).nan.seen()) {
+    clean_nans(to, count);
+  }
 }
 
 }  // namespace HWY_NAMESPACE

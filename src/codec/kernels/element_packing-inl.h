@@ -204,16 +204,24 @@ HWY_NOINLINE void pack_nibbles(const uint8_t* HWY_RESTRICT codes, size_t groups,
   }
 }
 
+// 16 bytes twice, or as many as a vector has, shifted by `shifts`: the low nibbles, then the high
+// ones.
 HWY_NOINLINE void unpack_nibbles(const std::byte* HWY_RESTRICT wire, size_t groups,
                                  uint8_t* HWY_RESTRICT codes) {
-  const hn::CappedTag<uint8_t, kNibbleGroupBytes> d;
-  const hn::Repartition<uint16_t, decltype(d)> dw;
+  const DPlane d;
+  const hn::Repartition<uint32_t, DPlane> dw;
+  alignas(kPlaneGroup) uint8_t shift_bytes[kPlaneGroup] = {};
+  // Of 32-bit lanes. What comes from other bytes is masked away.
+  for (size_t i = kNibbleGroupBytes; i < kPlaneGroup; i += 4) shift_bytes[i] = 4;
   const auto mask = hn::Set(d, 0x0f);
   for (size_t g = 0; g < groups; ++g) {
-    const auto both = hn::LoadU(d, reinterpret_cast<const uint8_t*>(wire) + g * kNibbleGroupBytes);
-    const auto high = hn::BitCast(d, hn::ShiftRight<4>(hn::BitCast(dw, both)));
-    hn::StoreU(hn::And(both, mask), d, codes + g * kNibbleGroup);
-    hn::StoreU(hn::And(high, mask), d, codes + g * kNibbleGroup + kNibbleGroupBytes);
+    const auto* const from = reinterpret_cast<const uint8_t*>(wire) + g * kNibbleGroupBytes;
+    const auto both = hn::BitCast(dw, hn::LoadDup128(d, from));
+    for (size_t v = 0; v < kPlaneVectors; ++v) {
+      const auto shifts = hn::BitCast(dw, hn::Load(d, shift_bytes + v * kPlaneLanes));
+      const auto nibbles = hn::BitCast(d, both >> shifts);
+      hn::StoreU(hn::And(nibbles, mask), d, codes + g * kNibbleGroup + v * kPlaneLanes);
+    }
   }
 }
 

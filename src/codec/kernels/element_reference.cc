@@ -253,7 +253,7 @@ void quantize_random(const ElementFormat& format, const RoundingPlace& place, co
 void dequantize(const ElementFormat& format, const uint8_t* codes, size_t count,
                 const BlockScale* scales, float* tile) {
   for (size_t i = 0; i < count; ++i) {
-    tile[i] = dequantize_element(format, codes[i], scales[i / format.block].scale);
+    store_unaligned(tile + i, dequantize_element(format, codes[i], scales[i / format.block].scale));
   }
 }
 
@@ -261,6 +261,14 @@ void dequantize_add(const ElementFormat& format, const uint8_t* codes, size_t co
                     const BlockScale* scales, float* tile) {
   for (size_t i = 0; i < count; ++i) {
     tile[i] += dequantize_element(format, codes[i], scales[i / format.block].scale);
+  }
+}
+
+void dequantize_sums(const ElementFormat& format, const uint8_t* codes, size_t count,
+                     const BlockScale* scales, const float* terms, float* to) {
+  for (size_t i = 0; i < count; ++i) {
+    const float value = dequantize_element(format, codes[i], scales[i / format.block].scale);
+    store_unaligned(to + i, canonical_nan(load_unaligned<float>(terms + i) + value));
   }
 }
 
@@ -472,12 +480,16 @@ void unpack_group(const ElementFormat& format, const std::byte* wire, size_t cou
 }
 
 const ElementKernels& element_reference() {
-  static constexpr ElementKernels kTable = {
-      load,       store,          add,          add_values,     add_owed,       keep_lost,
-      finish_sum, multiply,       limit,        maxima,         finite_maximum, squared_errors,
-      magnitudes, choose_scales,  choose_means, read_scales,    quantize,       quantize_random,
-      dequantize, dequantize_add, all_numbers,  add_shifted,    scale_sums,     pack,
-      unpack,     rotate,         unrotate,     unrotate_codes, multiply_blocks};
+  static constexpr ElementKernels kTable = {load,        store,          add,
+                                            add_values,  add_owed,       keep_lost,
+                                            finish_sum,  multiply,       limit,
+                                            maxima,      finite_maximum, squared_errors,
+                                            magnitudes,  choose_scales,  choose_means,
+                                            read_scales, quantize,       quantize_random,
+                                            dequantize,  dequantize_add, dequantize_sums,
+                                            all_numbers, add_shifted,    scale_sums,
+                                            pack,        unpack,         rotate,
+                                            unrotate,    unrotate_codes, multiply_blocks};
   return kTable;
 }
 

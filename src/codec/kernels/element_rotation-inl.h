@@ -210,12 +210,6 @@ void rotate_tile(const RotationEnds& ends, const float* from, size_t block, size
   ends.diagonal == nullptr ? with.template operator()<false>() : with.template operator()<true>();
 }
 
-HWY_NOINLINE void clean_nans(float* values, size_t count) {
-  for (size_t i = 0; i < count; i += kLanes) {
-    hn::StoreU(canonical(hn::LoadU(DF(), values + i)), DF(), values + i);
-  }
-}
-
 // Calls body.operator()<kDiagonal, kTerms>() with what `ends` has.
 template <class Body>
 HWY_INLINE auto with_ends(const RotationEnds& ends, const Body& body) {

@@ -169,10 +169,7 @@ class SliceSum {
   // To the array of values: with a transform the wires' sum is turned back, and own values are
   // added as they are, which saves turning those there and back.
   void store(size_t tile, TileMemory& memory, float* term, float* sum) const {
-    if (!coding_.transform.is_any()) {
-      this->tile(tile, memory, term, sum);
-      return pass_.store_plain(sum, {}, tile, args_.values_out);
-    }
+    if (!coding_.transform.is_any()) return store_without(tile, memory, term, sum);
     if (coding_.format.sums_codes) {
       const SumRange scales = add_shifted(tile, memory, term, sum);
       return pass_.store_sum(sum, scales, nullptr, args_.finish, tile, args_.values_out);
@@ -195,6 +192,16 @@ class SliceSum {
   }
 
  private:
+  // The same without a transform.
+  void store_without(size_t tile, TileMemory& memory, float* term, float* sum) const {
+    if (args_.wire_count == 1 && !coding_.format.sums_codes) {
+      pass_.read(args_.wires[0], tile, memory);
+      if (pass_.store_straight(memory, args_.own, args_.finish, tile, args_.values_out)) return;
+    }
+    this->tile(tile, memory, term, sum);
+    pass_.store_plain(sum, {}, tile, args_.values_out);
+  }
+
   void add_in_order(size_t tile, TileMemory& memory, float* term, float* sum) const {
     bool begun = false;
     for (size_t w = 0; w <= args_.wire_count; ++w) {

@@ -149,6 +149,20 @@ class SliceTiles {
     store_plain(work, finish, tile, values);
   }
 
+  // The same without a transform, if the sum may be written to the array of values as it is; false
+  // if not.
+  [[nodiscard]] bool store_straight(const TileMemory& memory, const void* own, const Finish& finish,
+                                    size_t tile, void* values) const {
+    if (own == nullptr || !adds_straight(own, finish, tile) ||
+        !gives_numbers(range_of(memory, tile))) {
+      return false;
+    }
+    kernels_.dequantize_sums(format_, memory.read, values_in(tile), memory.scales,
+                             static_cast<const float*>(own) + place(tile),
+                             static_cast<float*>(values) + place(tile));
+    return true;
+  }
+
   // The same where there is nothing but the array.
   void store_own(const void* own, const Finish& finish, size_t tile, float* work,
                  void* values) const {
@@ -165,11 +179,15 @@ class SliceTiles {
   // What the scales and codes in `memory` stand for: it was finite in the value type, or is NaN,
   // and the error of a code must not take it beyond.
   void store_coded(const TileMemory& memory, float* work, size_t tile, void* values) const {
+    const SumRange scales = range_of(memory, tile);
     if (!coding_.transform.is_any()) {
+      if (goes_straight(tile) && gives_numbers(scales)) {
+        return kernels_.dequantize(format_, memory.read, values_in(tile), memory.scales,
+                                   static_cast<float*>(values) + place(tile));
+      }
       decode_codes(tile, memory, work);
       return store_plain(work, {}, tile, values);
     }
-    const SumRange scales = range_of(memory, tile);
     if (is_safe(scales)) return store_one(memory, scales, work, nullptr, {}, tile, values);
     decode_codes(tile, memory, work);
     undo_careful(work, tile);
@@ -229,6 +247,11 @@ class SliceTiles {
   // Whole blocks of float32: they need no more than the transform.
   [[nodiscard]] bool goes_straight(size_t tile) const {
     return format_.kind == ValueKind::kFloat32 && whole_blocks(tile) == values_in(tile);
+  }
+
+  // Nothing that is decoded is NaN.
+  [[nodiscard]] static bool gives_numbers(const SumRange& scales) {
+    return !scales.has_nan && scales.largest <= std::numeric_limits<float>::max();
   }
 
   // No NaN, and no overflow on the way back.

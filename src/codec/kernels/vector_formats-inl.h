@@ -20,6 +20,13 @@ HWY_INLINE VF canonical(VF value) {
   return hn::IfThenElse(hn::IsNaN(value), hn::BitCast(df, hn::Set(DU(), kFloatNan)), value);
 }
 
+// Of whole vectors.
+HWY_INLINE void clean_nans(float* values, size_t count) {
+  for (size_t i = 0; i < count; i += kLanes) {
+    hn::StoreU(canonical(hn::LoadU(DF(), values + i)), DF(), values + i);
+  }
+}
+
 // Each format: kBytes per element; load and store of kLanes elements at byte pointers. store()
 // makes NaN canonical; store_clean() is for results that hold no other NaN than the canonical one.
 struct Float32Format {

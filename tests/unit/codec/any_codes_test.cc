@@ -88,9 +88,9 @@ Decoded decode(const Codec& codec, const Bytes& wire, const Bytes& own, const Sl
   return out;
 }
 
-class RotatedCodes : public testing::TestWithParam<const char*> {};
+class AnyCodes : public testing::TestWithParam<const char*> {};
 
-TEST_P(RotatedCodes, GiveTheBitsOfSummedProducts) {
+TEST_P(AnyCodes, GiveTheBitsOfTheReference) {
   ChannelState state(kChannels);
   const std::vector<float> sums = nasty_floats(1, 64 * kChannels, 1);
   state.observe(sums.data(), sums.size(), DataType::kFloat32, 1);
@@ -113,7 +113,7 @@ TEST_P(RotatedCodes, GiveTheBitsOfSummedProducts) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Formats, RotatedCodes,
+    Formats, AnyCodes,
     testing::Values("int8/32+hadamard", "int8/64+flatten", "int8/128+hadamard", "int8/256+flatten",
                     "int8/512+hadamard", "int8/1024+flatten", "int7/1024+hadamard",
                     "int6/128+flatten", "int6/1024+hadamard", "int5/32+flatten", "int4/64+hadamard",
@@ -121,8 +121,9 @@ INSTANTIATE_TEST_SUITE_P(
                     "fp8e4m3/128+hadamard", "fp8e5m2/256+flatten", "mxfp8:e4m3+flatten",
                     "mxfp8:e5m2+hadamard", "mxfp6:e2m3+hadamard", "mxfp6:e3m2+flatten",
                     "mxfp4+hadamard", "nvfp4+hadamard", "nvfp4+flatten", "nf4/64+flatten",
-                    "nf4/1024+hadamard", "five/32+hadamard", "five/128+flatten",
-                    "int1/64+hadamard"));
+                    "nf4/1024+hadamard", "five/32+hadamard", "five/128+flatten", "int1/64+hadamard",
+                    "int6/128", "int2/32", "int1/64", "five/32", "nf4/64", "mxint8", "fp8e4m3/128",
+                    "mxfp8:e4m3", "mxfp8:e5m2", "mxfp6:e3m2", "mxfp4", "nvfp4"));
 
 }  // namespace
 }  // namespace tersum
