@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
 import integer_sums
 import shared_scales
 from block_products import GOLDEN
+from channel_factors import factors_of, state_bytes
 from encode_slice import encode
 from format_table import ALL, SUMMED, TABLES, parse_spec
 
@@ -121,6 +122,13 @@ def test_paragraphs_of_sums(text: str) -> None:
     found = worked(SUM_HEADS[text])
     assert shared_scales.pack_sum(spec, ranks, shared_scales.add(spec, codes, key)) in found
     assert text == "sum8/32" or parts in found
+
+
+def test_the_paragraph_of_flatten() -> None:
+    """By the reference; of tersum, which gets factors from calls, tests/golden holds the same."""
+    factors = factors_of(state_bytes(16, [0, 2]))
+    payload = encode("int4/32+flatten", "float32", [0, 64, *[0] * 30], factors=factors)
+    assert payload == worked("`int4/32+flatten`")[2:]  # behind the scale as a number
 
 
 def test_every_format_has_a_row_or_a_paragraph() -> None:

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import integer_sums
 import shared_scales
+from channel_factors import factors_of
 from check_clips import check_clip, check_refused_clip, check_states
 from decode_slice import Number, decode
 from encode_slice import encode
@@ -60,6 +61,24 @@ def check_case(line: str) -> list[str]:
             wrong.append(f"{where}: a payload of {len(cut)} bytes was accepted")
         except (ValueError, struct.error):
             pass
+    return wrong
+
+
+def check_flattened(line: str) -> list[str]:
+    """The same of a payload of +flatten under a state."""
+    name, spec, dtype, count, first, state, *fields = line.split()
+    values_hex, payload_hex, decoded_hex = fields
+    payload, factors = read_hex(payload_hex), factors_of(read_hex(state))
+    wrong = []
+    got = decode(spec, dtype, int(count), payload, int(first), factors)
+    expected = decode("exact", dtype, int(count), read_hex(decoded_hex))
+    if not all(same(a, b) for a, b in zip(got, expected, strict=True)):
+        wrong.append(f"{name} {spec} {dtype}: decodes to {got}, not {expected}")
+    values = [float(x) for x in decode("exact", dtype, int(count), read_hex(values_hex))]
+    if encode(spec, dtype, values, first=int(first), factors=factors) != payload:
+        wrong.append(f"{name} {spec} {dtype}: the reference encoder gives other bytes")
+    if where_refused := why_refused(spec, dtype, int(count), payload):
+        wrong.append(f"{name} {spec} {dtype}: is refused, at {where_refused}")
     return wrong
 
 
@@ -111,6 +130,8 @@ def main() -> int:
     wrong += [problem for line in bad for problem in check_refused(line)]
     sums = (GOLDEN / "sums.txt").read_text().splitlines()
     wrong += [problem for line in sums for problem in check_sum(line)]
+    flattened = (GOLDEN / "flattened.txt").read_text().splitlines()
+    wrong += [problem for line in flattened for problem in check_flattened(line)]
     calls, lost, states = (
         (GOLDEN / f"{name}.txt").read_text().splitlines()
         for name in ("clips", "refused_clips", "clip_states")
@@ -119,9 +140,10 @@ def main() -> int:
     wrong += [problem for line in lost for problem in check_refused_clip(line)]
     wrong += check_states(states)
     bad += lost
-    counts = f"{len(good)} golden payloads, {len(bad)} refused ones, {len(sums)} sums"
+    payloads = len(good) + len(flattened)
+    counts = f"{payloads} golden payloads, {len(bad)} refused ones, {len(sums)} sums"
     print("\n".join(wrong) if wrong else f"{counts}, {len(calls)} calls with learned clips")
-    return 1 if wrong or not all((good, bad, sums, calls, lost, states)) else 0
+    return 1 if wrong or not all((good, flattened, bad, sums, calls, lost, states)) else 0
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import block_rotation
 from block_layouts import format_of, layout_bytes, layout_sections, pieces, plain_bytes
+from channel_factors import Factors
 from clip_report import REPORT_BYTES
 from code_packing import ceil_div, code_bytes, unpack_codes
 from float_rounding import bfloat16, float32, round_to
@@ -95,13 +96,17 @@ def read_scales(spec: Spec, format: Format, payload: bytes, blocks: int) -> list
 
 
 def turn_back(spec: Spec, dtype: str, values: list[float], first: int) -> list[float]:
-    """Undoes +hadamard or +kronecker."""
+    """Undoes +hadamard, +flatten or +kronecker."""
     if spec.kronecker is not None:
         return block_rotation.limited(spec.kronecker.back(values, first), dtype)
     out: list[float] = []
     for begin in range(0, len(values), spec.block):
         part = values[begin : begin + spec.block]
-        out += block_rotation.back(part) if len(part) == spec.block else part
+        at = first + begin
+        if len(part) == spec.block:
+            out += block_rotation.back(part, spec.factors, at)
+        else:
+            out += spec.factors.back(part, at) if spec.factors else part
     return block_rotation.limited(out, dtype)
 
 
@@ -156,9 +161,18 @@ def decode_sections(
     return [round_to(dtype, value) for value in values]
 
 
-def decode(text: str, dtype: str, count: int, payload: bytes) -> list[Number]:
-    """The values of a slice. ValueError if the payload has another size than its values need."""
-    spec = parse_spec(text)
+def decode(
+    text: str,
+    dtype: str,
+    count: int,
+    payload: bytes,
+    first: int = 0,
+    factors: Factors | None = None,
+) -> list[Number]:
+    """The values of a slice. ValueError if the payload has another size than its values need.
+    ``first``, the index of its first value in its array, matters to channels; ``factors``: what the
+    state of +flatten has."""
+    spec = replace(parse_spec(text), factors=factors)
     expected = payload_bytes(spec, dtype, count)
     if len(payload) != expected:
         raise ValueError(f"{text} of {count} {dtype}: {expected} bytes, not {len(payload)}")
@@ -168,7 +182,7 @@ def decode(text: str, dtype: str, count: int, payload: bytes) -> list[Number]:
             size = payload_bytes(replace(row, clip=False), dtype, len(places))
             decode_row = decode_sections if row.sparse else decode_dense
             data = payload[:size]
-            values += decode_row(row, spec.format, dtype, len(places), data, places[0])
+            values += decode_row(row, spec.format, dtype, len(places), data, first + places[0])
             payload = payload[size:]
         return values
     if spec.base == "bf16" or dtype == "bfloat16":

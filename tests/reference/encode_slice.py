@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 import math
 import struct
+from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate, pairwise
 
@@ -25,6 +26,7 @@ from block_layouts import (
     pack_bits,
     pieces,
 )
+from channel_factors import Factors
 from clip_report import REPORT_BYTES
 from code_packing import ceil_div, pack_codes
 from decode_slice import decode_blocks
@@ -208,11 +210,14 @@ def transformed(
     out: list[float] = []
     lost: list[bool] = []
     for begin in range(0, len(values), spec.block):
+        at = first + begin
         block = values[begin : begin + spec.block]
+        if spec.factors is not None:
+            block = spec.factors.there(block, at)
         rotates = spec.hadamard and len(block) == spec.block
         coded = block_rotation.there(block) if rotates else block
         out += coded
-        lost.append(rotates and block_rotation.overflows(coded, dtype))
+        lost.append(rotates and block_rotation.overflows(coded, dtype, spec.factors, at))
     return out, lost
 
 
@@ -304,10 +309,18 @@ def encode_sections(
     return out
 
 
-def encode(text: str, dtype: str, values: list[float], key: int = 0, first: int = 0) -> bytes:
-    """The payload of a slice in a lossy format, outside of a call; ``key`` and ``first``, the index
-    of its first value in its array, matter to +sr only."""
-    spec = parse_spec(text)
+def encode(
+    text: str,
+    dtype: str,
+    values: list[float],
+    key: int = 0,
+    first: int = 0,
+    factors: Factors | None = None,
+) -> bytes:
+    """The payload of a slice in a lossy format, outside of a call; ``key`` matters to +sr,
+    ``first``, the index of its first value in its array, to it and to channels, ``factors``: what
+    the state of +flatten has."""
+    spec = replace(parse_spec(text), factors=factors)
     if spec.format is None:
         return struct.pack(f"<{len(values)}H", *(bf16_bits(x, dtype) for x in values))
     encode_row = encode_sections if spec.sparse else encode_dense

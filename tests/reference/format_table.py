@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from block_products import Transform, read_transform
+from channel_factors import Factors
 from float_rounding import float32, float_of
 
 ALIASES = {"mxfp8": "mxfp8:e4m3", "mxfp6": "mxfp6:e2m3", "shiftadd": "int8"}
@@ -153,6 +154,7 @@ class Spec:
     clip: bool = False  #: a report of the learned clip behind each slice
     random: bool = False  #: rounded at random
     kronecker: Transform | None = None
+    factors: Factors | None = None  #: of +flatten, where its state has some; then ``hadamard``, too
 
     @property
     def transforms(self) -> bool:
@@ -195,7 +197,7 @@ def parse_spec(text: str) -> Spec:
     modifiers = [name for name in modifiers if name != "shiftadd" and name not in layouts]
     if shiftadd or floor:
         format = replace(format, scale="e8m0 floor" if floor else "e8m0")
-    if modifiers not in ([], ["hadamard"]):
+    if modifiers not in ([], ["hadamard"], ["flatten"]):
         raise ValueError(f"unknown modifiers {modifiers}")
     values = int(block) if block else format.default_block
     layouts |= {"clip": clip, "shiftadd": shiftadd, "random": random}

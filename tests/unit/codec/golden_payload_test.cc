@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "codec/channel_state.h"
 #include "codec/codec.h"
 #include "codec/force_isa.h"
 #include "golden_tables.h"
@@ -61,6 +62,41 @@ TEST(GoldenPayloads, AreWrittenAndReadByEveryInstructionSet) {
     }
   }
   EXPECT_GE(cases, 50u);
+  ASSERT_TRUE(force_isa("").ok());
+}
+
+// The same of +flatten, where a call's state has factors.
+TEST(GoldenPayloads, AreThoseOfTheChannels) {
+  std::ifstream file(TERSUM_GOLDEN_FLATTENED);
+  ASSERT_TRUE(file.is_open()) << TERSUM_GOLDEN_FLATTENED;
+  size_t cases = 0;
+  for (std::string line; std::getline(file, line); ++cases) {
+    std::istringstream fields(line);
+    std::string name, spec, dtype, state_hex, values_hex, payload_hex, decoded_hex;
+    size_t count = 0, first = 0;
+    ASSERT_TRUE(fields >> name >> spec >> dtype >> count >> first >> state_hex >> values_hex >>
+                payload_hex >> decoded_hex);
+    SCOPED_TRACE(name + " " + spec + " " + dtype);
+    const Bytes saved = read_hex(state_hex);
+    ChannelState state((saved.size() - 16) / 8);
+    ASSERT_TRUE(state.load(saved));
+    const Codec& codec = *find_codec(spec, parse_data_type(dtype).value(), ReduceOp::kSum).value();
+    ASSERT_TRUE(codec.flattens());
+    const SlicePlace place{first, state.factors()};
+    const Bytes values = read_hex(values_hex);
+    const Bytes payload = read_hex(payload_hex);
+    ASSERT_EQ(codec.wire_bytes(count), payload.size());
+    for (const std::string& isa : available_isas()) {
+      ASSERT_TRUE(force_isa(isa).ok());
+      Bytes encoded(payload.size());
+      codec.encode(values.data(), count, encoded.data(), place);
+      EXPECT_EQ(encoded, payload) << isa;
+      Bytes decoded(values.size());
+      codec.decode(payload.data(), count, decoded.data(), place);
+      EXPECT_EQ(decoded, read_hex(decoded_hex)) << isa;
+    }
+  }
+  EXPECT_GE(cases, 15u);
   ASSERT_TRUE(force_isa("").ok());
 }
 
