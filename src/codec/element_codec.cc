@@ -133,6 +133,7 @@ class ElementCodec final : public Codec {
   [[nodiscard]] SliceCoding coding(const SlicePlace& place) const;
   [[nodiscard]] double kronecker_error_bound(double absmax) const;
   [[nodiscard]] double base_error_bound(double absmax) const;
+  [[nodiscard]] double bound_at(double absmax) const;
 
   CodecSpec spec_;
   DataType type_;
@@ -171,7 +172,17 @@ SliceCoding ElementCodec::coding(const SlicePlace& place) const {
   return coding;
 }
 
+// Holds for smaller blocks, too, as sums and wrapping codecs need it: a scale that is rounded down
+// saturates most just below a power of two.
 double ElementCodec::base_error_bound(double absmax) const {
+  const double bound = bound_at(absmax);
+  if (format_.rule != ScaleRule::kE8M0Floor || absmax == 0 || !std::isfinite(absmax)) return bound;
+  const double below = std::ldexp(1 - std::ldexp(1.0, -24), std::ilogb(absmax));
+  return std::max(bound, bound_at(below));
+}
+
+// Of a block whose largest magnitude it is.
+double ElementCodec::bound_at(double absmax) const {
   // A mean may be anywhere up to the largest magnitude, and so may what it misses; below the least
   // normal number it is a multiple of 2^-133.
   if (format_.rule == ScaleRule::kBf16Mean) {

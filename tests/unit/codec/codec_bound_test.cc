@@ -43,8 +43,9 @@ std::string any_lossy_spec() {
   for (const std::string& transform : golden_transforms(block)) turns.push_back(transform);
   if (row.rotates) spec += *rc::gen::elementOf(turns);
   // Not every format takes each of these.
-  const std::string laid_out = spec + *rc::gen::element("", "+mixed", "+adaptive", "+sr", "+sr",
-                                                        "+shiftadd", "+clip:learned");
+  const std::string laid_out =
+      spec + *rc::gen::element("", "+mixed", "+adaptive", "+sr", "+sr", "+shiftadd",
+                               "+clip:learned", "+floor", "+floor", "+shiftadd+floor");
   return parse_codec_spec(laid_out).ok() ? laid_out : spec;
 }
 
@@ -110,6 +111,22 @@ RC_GTEST_PROP(CodecBound, HoldsForEveryElement, ()) {
   const auto count = *rc::gen::inRange<size_t>(1, 3000);
   RC_LOG() << spec << " " << std::string(data_type_name(type)) << " seed " << seed << "\n";
   RC_ASSERT(used_share(codec, nasty_elements(seed, count, type)) <= 1.0);
+}
+
+// Sums are bounded by what they may be at most, and +sparse leaves a block with less than it had.
+TEST(CodecBound, IsNoLessForLargerBlocks) {
+  for (const char* spec : {"mxfp8+floor", "mxfp4+floor+hadamard", "mxfp6+floor+sparse:1%",
+                           "mxint8+floor", "int3+shiftadd+floor", "mxfp8", "int4", "nf4+sr"}) {
+    const Codec& codec = *find_codec(spec, DataType::kFloat32, ReduceOp::kSum).value();
+    double before = 0;
+    // Powers of two are among them.
+    for (int step = -1000; step <= 1000; ++step) {
+      const double absmax = std::ldexp(1 + (step & 63) / 64.0, step >> 6);
+      const double bound = codec.block_error_bound(absmax);
+      EXPECT_GE(bound, before) << spec << " at " << absmax;
+      before = bound;
+    }
+  }
 }
 
 // A block of one large value and ties beside it: the worst case is half a step, and nearly reached.
