@@ -6,26 +6,24 @@
 // finite block comes back with anything else than finite numbers; what is accepted decodes to none
 // either.
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "../unit/codec/block_places.h"
+#include "base/bytes.h"
 #include "base/check.h"
+#include "choose_spec.h"
+#include "codec/channel_state.h"
 #include "codec/codec.h"
 #include "codec/force_isa.h"
-#include "codec/format_registry.h"
-#include "codec/kernels/block_product.h"
 #include "codec/kernels/numbers.h"
 #include "codec/shared_sums.h"
 #include "fuzz_input.h"
-#include "tersum/codec_info.h"
 #include "tersum/codec_payload.h"
 
 namespace tersum {
@@ -44,85 +42,6 @@ constexpr uint32_t kCountFew = 300;
 constexpr uint32_t kCountMax = 3200;
 constexpr uint32_t kWiresMax = 11;
 constexpr std::byte kUntouched{0xa5};
-
-// Levels with and without a zero, up to all of one sign. Few: a process keeps all it ever knew.
-std::string choose_table(FuzzInput& input) {
-  static constexpr std::array kLevels = {-1.0F, -0.5F, -0.2F, -0.1F, 0.1F, 0.3F, 0.6F, 0.9F};
-  const uint8_t way = input.byte();
-  const size_t count = size_t{2} << (way & 3U);
-  if ((way & 4U) != 0) {
-    return register_table(std::span(kLevels).first(std::min(count, kLevels.size()))).value();
-  }
-  std::array<float, 16> levels{};
-  for (size_t i = 0; i < count; ++i) {
-    levels[i] = static_cast<float>(i) / 16 - static_cast<float>(way >> 5U) / 8;
-  }
-  return register_table(std::span(levels).first(count)).value();
-}
-
-const FormatRow& choose_row(FuzzInput& input) {
-  static const char* const aim = std::getenv("TERSUM_FUZZ_FORMAT");
-  const FormatRow& chosen = input.one_of(format_rows());
-  if (aim == nullptr) return chosen;
-  for (const FormatRow& row : format_rows()) {
-    if (row.name == aim) return row;
-  }
-  std::fprintf(stderr, "TERSUM_FUZZ_FORMAT: there is no format %s\n", aim);
-  std::abort();
-}
-
-// Shears and turns for such blocks, well and badly conditioned, with and without channels. Few, as
-// tables.
-std::string choose_transform(FuzzInput& input, size_t block) {
-  const uint8_t way = input.byte();
-  size_t rows = size_t{1} << (way & 7U);
-  while (rows > block || block / rows > kProductSideMax) rows = rows > block ? rows / 2 : rows * 2;
-  const float slope = (way & 8U) != 0 ? 0.5F : 1.0F / 16;
-  const auto matrix = [&](size_t side) {
-    std::vector<float> values(side * side);
-    for (size_t i = 0; i < side; ++i) {
-      values[i * side + i] = (i + way) % 3 == 0 ? -1.0F : 1.0F;
-      if (i > 0) values[i * side + (way * i) % i] = slope;
-    }
-    return values;
-  };
-  static constexpr std::array kFactors = {1.0F, -0.3F, 2.0F, 1e-2F, 7.0F};
-  const std::span<const float> factors(kFactors.data(), (way & 16U) != 0 ? kFactors.size() : 0);
-  const Result<std::string> made = register_kronecker(matrix(rows), matrix(block / rows), factors);
-  return made.ok() ? "+" + made.value() : "+hadamard";
-}
-
-std::string choose_spec(FuzzInput& input) {
-  const FormatRow& row = choose_row(input);
-  std::string spec(row.name);
-  if (!row.has_blocks()) return spec;
-  const uint8_t choice = input.byte();
-  // A table takes nf4's place, with which it shares its blocks.
-  if (row.name == "nf4" && (choice & 32U) != 0) spec = choose_table(input);
-  uint32_t block = row.block_min << (choice & 7U);
-  if (block > row.block_max) block = row.default_block;
-  spec += "/" + std::to_string(block);
-  if (row.shares && (choice & 8U) != 0 && normalize_codec(spec + "+sr").ok()) spec += "+sr";
-  if (!row.rotates) return spec;
-  // Without a state +flatten is +hadamard, so it is not drawn.
-  if ((choice & 8U) != 0) {
-    spec += (choice & 16U) != 0 ? choose_transform(input, block) : "+hadamard";
-  } else if ((choice & 16U) != 0) {
-    static constexpr const char* kClipped[] = {"+clip:learned", "+hadamard+clip:learned"};
-    const Result<std::string> clipped = normalize_codec(spec + kClipped[choice >> 7U]);
-    if (clipped.ok()) return clipped.value();
-  }
-  static constexpr const char* kOthers[] = {"",
-                                            "+shiftadd",
-                                            "+adaptive",
-                                            "+sparse:2%+sr",
-                                            "+rows:37",
-                                            "+rows:300+mixed",
-                                            "+feedback+rows:37+sparse:3%",
-                                            "+sparse:10%+adaptive"};
-  const Result<std::string> wider = normalize_codec(spec + kOthers[choice >> 5U]);
-  return wider.ok() ? wider.value() : spec;
-}
 
 bool is_lossy_type(DataType type) {
   return type == DataType::kFloat32 || type == DataType::kBFloat16 || type == DataType::kFloat16;
@@ -170,10 +89,15 @@ struct Case {
   std::vector<uint16_t> scales;  // of a sum whose ranks share them, which `codec` is for then
   bool has_order = false;        // of the contributions
   ClipState clip;
+  std::optional<ChannelState> channels;  // of a call that flattens
+  size_t first = 0;                      // there, in the array
 
   [[nodiscard]] bool shares() const { return !scales.empty(); }
+  [[nodiscard]] bool has_factors() const { return channels.has_value(); }
   [[nodiscard]] SlicePlace place() const {
     SlicePlace place;
+    place.first = first;
+    if (has_factors()) place.factors = channels->factors();
     place.scales = scales.data();
     place.divisor = finish.divisor;
     if (clip.is_known) place.clips = &clip.factors;
@@ -194,6 +118,22 @@ ClipState choose_clip(FuzzInput& input, uint32_t ranks) {
   }
   if (!state.is_held && (way & 4U) != 0) state.factors.sum = 0;
   if (!state.is_held && (way & 8U) != 0) state.factors.contribution = 0;
+  return state;
+}
+
+// As if learned or loaded: mean squares of any size, zeros among them.
+ChannelState choose_channels(FuzzInput& input) {
+  ChannelState state(2 + input.below(100));
+  Bytes saved(state.saved_bytes());
+  store_le(saved.data(), uint64_t{1});
+  store_le(saved.data() + 8, ChannelState::kRowsMin);
+  const Bytes sizes = input.bytes(state.channels());
+  for (size_t c = 0; c < state.channels(); ++c) {
+    const int size = std::to_integer<int>(sizes[c]);
+    const double mantissa = 1 + (size & 3) / 4.0;
+    store_le(saved.data() + 16 + 8 * c, size == 0 ? 0.0 : std::ldexp(mantissa, 2 * (size - 130)));
+  }
+  TERSUM_CHECK(state.load(saved));
   return state;
 }
 
@@ -226,19 +166,37 @@ Case choose_case(FuzzInput& input) {
   const size_t any_wires = 1 + input.byte() % kWiresMax;
   const size_t wires = has_order ? ranks - 1 : any_wires;
   const size_t own_index = input.byte() % (wires + 1);
-  const uint32_t divisor = op == ReduceOp::kAverage ? 1 + (way >> 6U) : 1;
+  // Side by side they may count on an average's being that of all ranks.
+  const uint32_t any_divisor = has_order ? ranks : 1U + (way >> 6U);
+  const uint32_t divisor = op == ReduceOp::kAverage ? any_divisor : 1;
   const auto members = static_cast<uint32_t>(wires + 1);
   const ClipState clip = named.held() != nullptr ? choose_clip(input, members) : ClipState();
   const Codec& codec = clip.is_held ? *named.held() : in_blocks;
   CombineFinish finish{op, divisor};
   // A finished sum, or one on its way.
   if (clip.is_known && (way & 0x40U) != 0) finish.gathered_ranks = members;
+  std::optional<ChannelState> channels;
+  size_t first = 0;
+  if (codec.flattens() && (input.peek() & 1U) != 0) {
+    first = size_t{input.byte()} * codec.block();
+    channels.emplace(choose_channels(input));
+  }
   Bytes wire = input.bytes(codec.wire_bytes(count));
   Bytes values = choose_values(input, type, count);
   const size_t step = 1 + (way >> 2U) % 4;
-  Case made{
-      codec,     count, std::move(wire), std::move(values), step, wires, own_index, finish, {},
-      has_order, clip};
+  Case made{codec,
+            count,
+            std::move(wire),
+            std::move(values),
+            step,
+            wires,
+            own_index,
+            finish,
+            {},
+            has_order,
+            clip,
+            std::move(channels),
+            first};
   if (shares) made.scales = choose_scales(input, codec, count);
   return made;
 }
@@ -269,7 +227,7 @@ Outcome run_codec(const Case& c) {
   const size_t bytes = c.values.size();
   const size_t wire_bytes = c.wire.size();
   Outcome out{Bytes(bytes), Bytes(wire_bytes), Bytes(wire_bytes),
-              Bytes(bytes), Bytes(bytes),      std::vector<float>(c.count)};
+              Bytes(bytes), Bytes(bytes),      std::vector<float>(c.first + c.count)};
   c.codec.decode(c.wire.data(), c.count, out.decoded.data(), c.place());
   TERSUM_CHECK(decode_in_parts(c) == out.decoded);
   // With +feedback the sums have in them what this coding lost.
@@ -297,9 +255,9 @@ void check_order(const Case& c, const Outcome& outcome) {
   TERSUM_CHECK(values == outcome.sum_alone);
 }
 
-// As decode_payload(), which knows nothing of held calls.
+// As decode_payload(), which knows nothing of held calls and of channels.
 Status decode_checked(const Case& c, std::span<const std::byte> wire, Bytes& values) {
-  if (!c.clip.is_held) {
+  if (!c.clip.is_held && !c.has_factors()) {
     const std::string spec = c.codec.spec().to_string();
     return decode_payload(spec, c.codec.value_type(), wire, c.count, values.data());
   }
@@ -343,7 +301,7 @@ void check_block(const Case& c, const Bytes& decoded, size_t begin, size_t end) 
 // decode(encode(values)).
 void check_coding(const Case& c, const Bytes& encoded) {
   Bytes decoded(c.values.size());
-  c.codec.decode(encoded.data(), c.count, decoded.data());
+  c.codec.decode(encoded.data(), c.count, decoded.data(), c.place());
   check_written(c, encoded, decoded);
   if (c.codec.lossless()) TERSUM_CHECK(decoded == c.values);
   if (!is_lossy_type(c.codec.value_type())) return;

@@ -40,6 +40,11 @@ SUM = 1
 CLIP = 16
 CLIP_WAYS = {"unknown": 0, "in_blocks": 1, "held": 2}
 CLIP_OF_2 = [0, 131]
+#: Instead: modifiers by bits, in the order of the grammar, and what each of them reads; then, of
+#: +flatten, where the slice lies and a state.
+BY_BITS = 6
+BITS_FLATTEN, BITS_FLOOR_SPARSE, BITS_SR = 1 << 3, 1 << 10 | 1 << 2, 1 << 12
+STATE_OF_5 = [1, 3, 0, 130, 131, 120, 0, 140]
 LARGEST = struct.unpack("<f", bytes.fromhex("ffff7f7f"))[0]
 
 
@@ -97,6 +102,18 @@ def main() -> None:
         values = struct.pack(f"<{len(near)}f", *near)
         made = seed(row, [CLIP], FLOAT32, len(near), wire, values, [way, *CLIP_OF_2 * 2])
         (CORPUS / f"clip_{name}").write_bytes(made)
+    for name, base, spec, bits, reads, state in (
+        ("flatten", "int4", "int4/32+hadamard", BITS_FLATTEN, [], STATE_OF_5),
+        ("floor", "mxfp8:e4m3", "mxfp8:e4m3/32+sparse:2%+floor", BITS_FLOOR_SPARSE, [199, 0], []),
+        ("sr", "int8", "int8/32+sr", BITS_SR, [], []),
+    ):
+        row = len(PLAIN) + [format.name for format in ALL].index(base)
+        near = [(i % 9 - 4) * 0.75 for i in range(70)]
+        wire = encode(spec, "float32", near)
+        choice = [BY_BITS, bits & 255, bits >> 8, *reads]
+        values = struct.pack(f"<{len(near)}f", *near)
+        made = seed(row, choice, FLOAT32, len(near), wire, values, state)
+        (CORPUS / f"by_bits_{name}").write_bytes(made)
     floats = struct.pack("<4f", 1.5, -0.0, math.inf, LARGEST)
     halves = bytes.fromhex("803f 8000 807f c07f 7f7f".replace(" ", ""))
     (CORPUS / "exact_float32").write_bytes(seed(0, [], FLOAT32, 4, floats, floats))
