@@ -137,8 +137,10 @@ void FeedbackCodec::combine(std::span<const std::byte* const> wires, const void*
   SliceMemory& memory = slice_memory(count);
   float* const sums = memory.sums.data();
   add_owed(own, count, memory, place);
-  wide_->combine(wires, sums, own_index, count, {finish.op, finish.divisor, 1}, nullptr, sums,
-                 place);
+  const bool goes_straight = wire_out == nullptr && kind_ == ValueKind::kFloat32;
+  wide_->combine(wires, sums, own_index, count, {finish.op, finish.divisor, 1}, nullptr,
+                 goes_straight ? values_out : sums, place);
+  if (goes_straight) return;
   if (wire_out == nullptr) return store_values(kind_, sums, count, values_out);
   const Codec& gathered = inner_->gathered(finish.gathered_ranks);
   gathered.encode(narrow(count, memory), count, wire_out, place);

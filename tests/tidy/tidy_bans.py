@@ -71,7 +71,7 @@ CALL_BANS = (
         re.compile(r"\b(Neg)?Mul(Add|Sub)\s*\(|\bfmaf?l?\s*\("),
         ("src", "include"),
         # Products with 1 and -1, which are exact.
-        ("src/codec/kernels/element_rotation-inl.h",),
+        ("src/codec/kernels/signed_sum-inl.h",),
         "a fused multiply-add rounds differently from Mul and Add on other CPUs",
     ),
 )  # fmt: skip

@@ -11,6 +11,7 @@
 
 #include "codec/kernels/element_kernels.h"
 #include "codec/kernels/hwy_compat-inl.h"
+#include "codec/kernels/signed_sum-inl.h"
 #include "codec/kernels/vector_formats-inl.h"
 #include "hwy/highway.h"
 
@@ -26,10 +27,6 @@ HWY_INLINE VF lane_signs(int32_t step) {
   const auto is_second = hn::Ne(hn::And(hn::Iota(di, 0), hn::Set(di, step)), hn::Zero(di));
   return hn::IfThenElse(hn::RebindMask(df, is_second), hn::Set(df, -1.0F), hn::Set(df, 1.0F));
 }
-
-// partner + value * sign, where sign is 1 or -1: as no product is rounded, a fused multiply-add
-// gives the bits of an addition, at half the instructions of changing a sign and adding.
-HWY_INLINE VF signed_sum(VF value, VF sign, VF partner) { return hn::MulAdd(value, sign, partner); }
 
 class LaneSteps {
  public:
@@ -150,12 +147,14 @@ HWY_INLINE void transform_far(const LaneSteps& lanes, size_t block, const float*
   }
   size_t step = kNear;
   for (; 8 * step <= block / 2; step *= 8) {
-    for (size_t at = 0; at < block; at += 8 * step)
+    for (size_t at = 0; at < block; at += 8 * step) {
       far_steps<8>(step, NoFactors(), at, work, work, nan);
+    }
   }
   for (; 4 * step <= block / 2; step *= 4) {
-    for (size_t at = 0; at < block; at += 4 * step)
+    for (size_t at = 0; at < block; at += 4 * step) {
       far_steps<4>(step, NoFactors(), at, work, work, nan);
+    }
   }
   if (8 * step == block) {
     far_steps<8>(step, after, 0, work, to, nan);
@@ -207,7 +206,8 @@ void rotate_tile(const RotationEnds& ends, const float* from, size_t block, size
   const auto with = [&]<bool kDiagonal>() {
     transform(block, count, from, Beginning<kDiagonal>{ends}, NoFactors(), tile, tile);
   };
-  ends.diagonal == nullptr ? with.template operator()<false>() : with.template operator()<true>();
+  if (ends.diagonal == nullptr) return with.template operator()<false>();
+  with.template operator()<true>();
 }
 
 // Calls body.operator()<kDiagonal, kTerms>() with what `ends` has.

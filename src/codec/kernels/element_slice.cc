@@ -194,9 +194,10 @@ class SliceSum {
  private:
   // The same without a transform.
   void store_without(size_t tile, TileMemory& memory, float* term, float* sum) const {
-    if (args_.wire_count == 1 && !coding_.format.sums_codes) {
+    if (args_.wire_count == 1 && args_.own != nullptr && !coding_.format.sums_codes &&
+        pass_.adds_straight(args_.own, args_.finish, tile)) {
       pass_.read(args_.wires[0], tile, memory);
-      if (pass_.store_straight(memory, args_.own, args_.finish, tile, args_.values_out)) return;
+      return pass_.store_straight(memory, args_.own, tile, args_.values_out);
     }
     this->tile(tile, memory, term, sum);
     pass_.store_plain(sum, {}, tile, args_.values_out);
@@ -297,8 +298,9 @@ class ScaledSlice {
   const float* made_[kKept] = {};
 };
 
-void encode_scaled(const SliceCoding& coding, const SlicePass& pass, TileMemory& memory,
-                   const void* values, std::byte* wire) {
+// Not inlined, here and below: what is kept would be on the stack of every other format, too.
+[[gnu::noinline]] void encode_scaled(const SliceCoding& coding, const SlicePass& pass,
+                                     TileMemory& memory, const void* values, std::byte* wire) {
   const auto make = [&](size_t t, float* to) { return pass.load(values, t, to); };
   ScaledSlice slice(pass, pass.tiles());
   const float tensor_scale = slice.tensor_scale(coding.format, make, wire);
@@ -309,8 +311,9 @@ void encode_scaled(const SliceCoding& coding, const SlicePass& pass, TileMemory&
 }
 
 // The sums of combine_elements() to the wire, and to values, if there are any.
-void combine_scaled(const SliceCoding& coding, const CombineArgs& args, const SlicePass& pass,
-                    const SliceSum& sum, TileMemory& memory) {
+[[gnu::noinline]] void combine_scaled(const SliceCoding& coding, const CombineArgs& args,
+                                      const SlicePass& pass, const SliceSum& sum,
+                                      TileMemory& memory) {
   Tile term;
   const auto make = [&](size_t t, float* to) {
     sum.tile(t, memory, term.values, to);

@@ -25,9 +25,12 @@ struct TileMemory {
     std::fill_n(scales, used / format.block, BlockScale());
   }
 
+  TileMemory(const TileMemory&) = delete;
+  TileMemory& operator=(const TileMemory&) = delete;
+
   alignas(64) uint8_t codes[kTileMemory];
   BlockScale scales[kTileBlocksMax];
-  // The tile's codes: those above, or bytes on the wire.
+  // The tile's codes: those above, or bytes on the wire, which change no more.
   const uint8_t* read = codes;
 };
 struct Tile {
@@ -149,18 +152,17 @@ class SliceTiles {
     store_plain(work, finish, tile, values);
   }
 
-  // The same without a transform, if the sum may be written to the array of values as it is; false
-  // if not.
-  [[nodiscard]] bool store_straight(const TileMemory& memory, const void* own, const Finish& finish,
-                                    size_t tile, void* values) const {
-    if (own == nullptr || !adds_straight(own, finish, tile) ||
-        !gives_numbers(range_of(memory, tile))) {
-      return false;
-    }
+  // A sum that may be written to the array of values as it is, once a transform is undone.
+  [[nodiscard]] bool adds_straight(const void* own, const Finish& finish, size_t tile) const {
+    const bool as_is = own == nullptr || !coding_.added.is_any();
+    return as_is && goes_straight(tile) && !finish.divides();
+  }
+
+  // The same without a transform, where adds_straight() says so.
+  void store_straight(const TileMemory& memory, const void* own, size_t tile, void* values) const {
     kernels_.dequantize_sums(format_, memory.read, values_in(tile), memory.scales,
                              static_cast<const float*>(own) + place(tile),
                              static_cast<float*>(values) + place(tile));
-    return true;
   }
 
   // The same where there is nothing but the array.
@@ -179,15 +181,15 @@ class SliceTiles {
   // What the scales and codes in `memory` stand for: it was finite in the value type, or is NaN,
   // and the error of a code must not take it beyond.
   void store_coded(const TileMemory& memory, float* work, size_t tile, void* values) const {
-    const SumRange scales = range_of(memory, tile);
     if (!coding_.transform.is_any()) {
-      if (goes_straight(tile) && gives_numbers(scales)) {
+      if (goes_straight(tile) && gives_numbers(range_of(memory, tile))) {
         return kernels_.dequantize(format_, memory.read, values_in(tile), memory.scales,
                                    static_cast<float*>(values) + place(tile));
       }
       decode_codes(tile, memory, work);
       return store_plain(work, {}, tile, values);
     }
+    const SumRange scales = range_of(memory, tile);
     if (is_safe(scales)) return store_one(memory, scales, work, nullptr, {}, tile, values);
     decode_codes(tile, memory, work);
     undo_careful(work, tile);
@@ -208,7 +210,7 @@ class SliceTiles {
 
   // A sum may be finite here and no finite number of the value type once the transform is undone;
   // that block counts as one with an infinity. Only blocks of the largest numbers are looked at.
-  void find_overflows(const float* values, size_t tile, uint32_t* maxima) const {
+  void find_overflows(const float* values, size_t tile, uint32_t (&maxima)[kTileBlocksMax]) const {
     const double largest = float_from_bits(format_.overflow_bits - 1);
     // The transform's own rounding is no overflow.
     const double limit = largest * (1 + coding_.transform.slack);
@@ -259,12 +261,6 @@ class SliceTiles {
     const double limit = float_from_bits(format_.overflow_bits - 1);
     return !scales.has_nan &&
            coding_.transform.reach * format_.level_max * scales.largest < limit / 2;
-  }
-
-  // A sum that the transform's undoing may write to the array of values as it is.
-  [[nodiscard]] bool adds_straight(const void* own, const Finish& finish, size_t tile) const {
-    const bool as_is = own == nullptr || !coding_.added.is_any();
-    return as_is && goes_straight(tile) && !finish.divides();
   }
 
   // True if codes need not become values before they are turned back.

@@ -3,6 +3,7 @@
 // whether the values are alone or added to others.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -32,8 +33,14 @@ const Codec& codec_of(const std::string& spec, DataType type) {
 
 // Byte `at` of codes that are all the most negative ones, or all the largest.
 std::byte extreme_byte(const ElementFormat& format, size_t at, bool is_negative) {
-  if (format.packing == Packing::kBytes)
+  if (format.packing == Packing::kBytes && format.family == ElementFamily::kMinifloat) {
+    // The last number.
+    const auto code = static_cast<uint8_t>(std::min(format.numbers - 1, 0x7fU));
+    return std::byte{is_negative ? static_cast<uint8_t>(code | 0x80U) : code};
+  }
+  if (format.packing == Packing::kBytes) {
     return std::byte{is_negative ? uint8_t{0x80} : uint8_t{0x7f}};
+  }
   if (format.packing == Packing::kNibbles) {
     return std::byte{is_negative ? uint8_t{0x88} : uint8_t{0x77}};
   }
@@ -52,10 +59,16 @@ Bytes any_payload(const Codec& codec, uint64_t seed) {
   Bytes wire(codec.wire_bytes(kCount));
   const size_t codes = codes_offset(format, kCount);
   const size_t run = size_t{100} << seed % 6;
+  // Every second payload of bytes: what is no number takes another way.
+  const bool has_numbers_only = format.packing == Packing::kBytes && seed % 2 == 1;
   for (size_t i = codes; i < wire.size(); ++i) {
     const size_t mood = i / run % 3;
     wire[i] =
         mood < 2 ? extreme_byte(format, i - codes, mood == 0) : static_cast<std::byte>(random());
+    if (has_numbers_only &&
+        (static_cast<uint8_t>(wire[i]) & format.number_mask) >= format.numbers) {
+      wire[i] = std::byte{1};
+    }
   }
   if (tensor_scale_bytes(format.rule) > 0) store_unaligned(wire.data(), 0.37F);
   std::byte* const scales = wire.data() + scales_offset(format);

@@ -206,5 +206,45 @@ TEST(SquaredErrors, AreTheScalarOnesInEveryOrderOfMagnitude) {
   }
 }
 
+// All 256 bytes in a row, and those without what no vector reads together.
+std::vector<std::byte> scale_bytes_of(bool has_specials) {
+  std::vector<std::byte> bytes;
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    if (has_specials || (byte >= 8 && byte < 0x7f)) bytes.push_back(static_cast<std::byte>(byte));
+  }
+  for (uint32_t byte = 1; byte <= 48; ++byte) bytes.push_back(static_cast<std::byte>(byte));
+  return bytes;
+}
+
+TEST(ElementScales, EveryByteIsReadAsTheReferenceDoes) {
+  ElementFormat fine = mxint8_format();
+  complete_format(fine);
+  ElementFormat power = mxfp8e4m3_format();
+  complete_format(power);
+  ElementFormat tensor = nvfp4_format();
+  complete_format(tensor);
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  for (const ElementFormat* format : {&fine, &power, &tensor}) {
+    for (const float tensor_scale : {0.0F, 0x1p-140F, 0.37F, 3e38F, kNan}) {
+      for (const bool has_specials : {false, true}) {
+        const std::vector<std::byte> wire = scale_bytes_of(has_specials);
+        std::vector<BlockScale> want(wire.size());
+        element_reference().read_scales(*format, wire.data(), wire.size(), tensor_scale,
+                                        want.data());
+        for (const int64_t target : available_targets()) {
+          std::vector<BlockScale> got(wire.size());
+          element_kernels_of(target).read_scales(*format, wire.data(), wire.size(), tensor_scale,
+                                                 got.data());
+          for (size_t b = 0; b < wire.size(); ++b) {
+            ASSERT_EQ(float_bits(got[b].scale), float_bits(want[b].scale))
+                << target_name(target) << ", byte " << static_cast<int>(wire[b]) << ", tensor "
+                << tensor_scale;
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tersum

@@ -261,10 +261,15 @@ Kept keep_with(const ElementKernels& kernels, DataType type, uint64_t seed) {
   const Bytes back = nasty_elements(seed + 1, kCount + 1, type);
   Floats owed = normal_values(seed, kCount + 1);
   owed[7] = std::numeric_limits<float>::max();
+  owed[8] = -std::numeric_limits<float>::max();
   Floats sums(kCount + 1);
   kernels.add_owed(kind, values.data() + bytes, kCount, largest, owed.data() + 1, sums.data() + 1);
   kernels.keep_lost(kind, sums.data() + 1, back.data() + bytes, kCount, 3, owed.data() + 1);
-  return {narrow(sums, DataType::kFloat32), narrow(owed, DataType::kFloat32)};
+  const auto bytes_of = [](const Floats& floats) {
+    const auto* const begin = reinterpret_cast<const std::byte*>(floats.data());
+    return Bytes(begin, begin + floats.size() * sizeof(float));
+  };
+  return {bytes_of(sums), bytes_of(owed)};
 }
 
 TEST(FeedbackCodec, EveryInstructionSetKeepsTheSame) {
