@@ -151,6 +151,15 @@ def test_rows_of_a_tuned_group_have_a_prediction(tmp_path: Path) -> None:
     assert [row["predicted_us"] for row in rows_of(path)] == [None, None]
 
 
+def test_ranks_read_the_files_that_codecs_name(tmp_path: Path) -> None:
+    table = tmp_path / "levels.txt"
+    table.write_text("-1 -0.3 0.2 1\n")
+    path = tmp_path / "rows.json"
+    done = perf("--codec", f"table:{table}/64", "--json", str(path), *SMALL)
+    assert done.returncode == 0, done.stderr
+    assert all(row["rel_error"] < 0.5 for row in rows_of(path))
+
+
 def test_bounds_know_how_far_blocks_reach(tmp_path: Path) -> None:
     """Blocks of up to 1,024 values, and blocks that begin anew with each row."""
     path = tmp_path / "rows.json"

@@ -220,6 +220,13 @@ def _add_libraries(what: argparse._ArgumentGroup) -> None:
     )
 
 
+def _spec_for_ranks(codec: str) -> str:
+    """In its one form, but for what names a file: ranks are other processes and read it again."""
+    if codec == "auto" or "table:" in codec or "kronecker:" in codec:
+        return codec
+    return tersum.codec_info(codec).spec
+
+
 def make_options(arguments: argparse.Namespace) -> PerfOptions:
     """The options of a parsed command line; CommandError (usage) for what cannot go together."""
     if arguments.min_bytes > arguments.max_bytes:
@@ -240,9 +247,7 @@ def make_options(arguments: argparse.Namespace) -> PerfOptions:
         op=arguments.op,
         redop=arguments.redop,
         dtype=arguments.dtype,
-        codecs=tuple(
-            codec if codec == "auto" else tersum.codec_info(codec).spec for codec in arguments.codec
-        ),
+        codecs=tuple(_spec_for_ranks(codec) for codec in arguments.codec),
         plans=arguments.plan,
         transport=arguments.transport,
         sizes=tuple(size_range(arguments.min_bytes, arguments.max_bytes, arguments.factor)),

@@ -29,7 +29,10 @@ struct TileMemory {
   TileMemory& operator=(const TileMemory&) = delete;
 
   alignas(64) uint8_t codes[kTileMemory];
-  BlockScale scales[kTileBlocksMax];
+  // In a union, which constructs none: only the constructor above does, those in use.
+  union {
+    BlockScale scales[kTileBlocksMax];
+  };
   // The tile's codes: those above, or bytes on the wire, which change no more.
   const uint8_t* read = codes;
 };
