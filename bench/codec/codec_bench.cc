@@ -7,7 +7,7 @@
 // Every round times memcpy and each kernel once, a few tens of microseconds each, so that whatever
 // else the machine does hits all alike; what is printed is the median over the rounds of
 // time(memcpy) / time(kernel), both for the same bytes of float32. --check fails below the floors
-// that docs/performance.md states for int8/128. Real (normal) data: zeros flatter a quantizer.
+// of kernel_floors.h. Real (normal) data: zeros flatter a quantizer.
 //
 // --residual: what the kernels read of values, not of payloads, has a residual added to it.
 //
@@ -23,6 +23,7 @@
 #include "codec/codec.h"
 #include "codec/force_isa.h"
 #include "core_scaling.h"
+#include "kernel_floors.h"
 #include "timed_kernels.h"
 
 namespace tersum {
@@ -74,7 +75,7 @@ std::vector<Row> measure(const std::string& spec, const Options& options) {
     if (layout > 0) continue;
     for (const Kernel& kernel : kernels) {
       names.push_back(kernel.name);
-      floors.push_back(codec.spec().to_string() == "int8/128" ? kernel.floor : 0);
+      floors.push_back(options.isa.empty() ? kernel_floor(codec.spec(), kernel.name) : 0);
     }
   }
   std::vector<Row> rows;

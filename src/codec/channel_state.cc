@@ -114,13 +114,6 @@ bool ChannelState::learn(const void* sums, size_t rows, DataType type,
   return true;
 }
 
-void ChannelState::reset() {
-  calls_ = rows_ = 0;
-  std::fill(mean_squares_.begin(), mean_squares_.end(), 0.0);
-  ready_ = false;
-  derive_digest();
-}
-
 void ChannelState::derive_digest() {
   digest_ = mix(mix(mix(0, channels()), calls_), rows_);
   for (const double v : mean_squares_) digest_ = mix(digest_, std::bit_cast<uint64_t>(v));

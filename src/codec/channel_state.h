@@ -61,8 +61,6 @@ class ChannelState {
   // 64 bits of everything that makes the next calls what they are. Equal states have equal digests.
   [[nodiscard]] uint64_t digest() const { return digest_; }
 
-  void reset();
-
   // calls, rows, v_0, v_1, …, each 8 bytes, little-endian.
   [[nodiscard]] size_t saved_bytes() const { return 16 + 8 * channels(); }
   void save(std::span<std::byte> to) const;

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <string>
 
-#include "codec/kernels/element_reference.h"
+#include "codec/kernels/code_groups.h"
 
 namespace tersum {
 namespace {

@@ -20,7 +20,7 @@ namespace {
 
 static_assert(kFactorTail >= kTileMemory, "a tile may begin at any channel");
 
-using SignTable = std::array<float, kTileMemory>;
+using SignTable = std::array<float, kBlockMax>;
 
 // The sign of a value by its place in the block: bit 0 of a mix of the index (the finalizer of
 // MurmurHash3), so that no structured data lines up with the transform's rows.
@@ -35,8 +35,8 @@ float sign_at(uint32_t index) {
 // Dividing by a power of two is exact.
 struct alignas(64) HadamardSigns {
   explicit HadamardSigns(uint32_t block) {
-    for (uint32_t i = 0; i < kTileMemory; ++i) {
-      undo[i] = sign_at(i % block);
+    for (uint32_t i = 0; i < block; ++i) {
+      undo[i] = sign_at(i);
       forward[i] = undo[i] / static_cast<float>(block);
     }
   }

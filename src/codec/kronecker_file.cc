@@ -65,9 +65,12 @@ Status bad_kronecker_file(std::string_view name, std::string_view why) {
 }
 
 Result<KroneckerNumbers> read_kronecker_file(std::string_view name) {
-  const Result<std::string> read = read_number_file(kKind, name, kFileBytesMax);
-  if (!read.ok()) return read.status();
-  std::string_view text = read.value();
+  const Result<std::string> text = read_number_file(kKind, name, kFileBytesMax);
+  if (!text.ok()) return text.status();
+  return parse_kronecker(name, text.value());
+}
+
+Result<KroneckerNumbers> parse_kronecker(std::string_view name, std::string_view text) {
   const std::string_view magic = take_word(text);
   const std::string_view version = take_word(text);
   if (magic != kMagic || version != "1") {

@@ -20,6 +20,9 @@ struct KroneckerNumbers {
 // used is for register_kronecker_transform() to say.
 Result<KroneckerNumbers> read_kronecker_file(std::string_view name);
 
+// The same of a file's text.
+Result<KroneckerNumbers> parse_kronecker(std::string_view name, std::string_view text);
+
 Status bad_kronecker_file(std::string_view name, std::string_view why);
 
 }  // namespace tersum

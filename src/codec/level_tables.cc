@@ -59,7 +59,9 @@ Status not_read(std::string_view name, std::string_view why) {
   return bad_number_file(kKind, name, why);
 }
 
-Result<std::vector<float>> parse_levels(std::string_view name, std::string_view text) {
+}  // namespace
+
+Result<std::vector<float>> parse_level_table(std::string_view name, std::string_view text) {
   std::vector<float> levels;
   levels.reserve(kTableLevelsMax);
   for (std::string_view word = take_word(text); !word.empty(); word = take_word(text)) {
@@ -69,13 +71,16 @@ Result<std::vector<float>> parse_levels(std::string_view name, std::string_view 
     }
     levels.push_back(level);
   }
+  if (const Status checked = check_levels(levels); !checked.ok()) {
+    return not_read(name, "is refused: " + std::string(checked.message()));
+  }
   return levels;
 }
 
-}  // namespace
+namespace {
 
-Result<uint16_t> register_level_table(std::span<const float> levels) {
-  TERSUM_RETURN_IF_ERROR(check_levels(levels));
+// `levels`: checked.
+Result<uint16_t> keep_table(std::span<const float> levels) {
   auto made = std::make_unique<KeptTable>();
   made->levels.assign(levels.begin(), levels.end());
   // One zero, so that equal levels have equal digests.
@@ -85,13 +90,20 @@ Result<uint16_t> register_level_table(std::span<const float> levels) {
   return known_tables().add(digest, std::move(made));
 }
 
+}  // namespace
+
+Result<uint16_t> register_level_table(std::span<const float> levels) {
+  TERSUM_RETURN_IF_ERROR(check_levels(levels));
+  return keep_table(levels);
+}
+
 Result<uint16_t> find_level_table(std::string_view name) {
   if (const uint16_t number = known_tables().find(name); number != 0) return number;
   const Result<std::string> text = read_number_file(kKind, name, kFileBytesMax);
   if (!text.ok()) return text.status();
-  const Result<std::vector<float>> levels = parse_levels(name, text.value());
+  const Result<std::vector<float>> levels = parse_level_table(name, text.value());
   if (!levels.ok()) return levels.status();
-  Result<uint16_t> number = register_level_table(levels.value());
+  Result<uint16_t> number = keep_table(levels.value());
   if (!number.ok()) return not_read(name, "is refused: " + std::string(number.status().message()));
   known_tables().add_file(name, number.value());
   return number;

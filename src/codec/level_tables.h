@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tersum/status.h"
 
@@ -29,6 +30,9 @@ Result<uint16_t> register_level_table(std::span<const float> levels);
 // `name`: the digest of a registered table, or a file: levels in decimal, with white space between;
 // '#' begins a comment. kInvalidArgument names the file, what is wrong with it and the remedy.
 Result<uint16_t> find_level_table(std::string_view name);
+
+// The levels of a file of that name and text; errors as above.
+Result<std::vector<float>> parse_level_table(std::string_view name, std::string_view text);
 
 // `number`: one that a function above gave.
 const LevelTable& level_table(uint16_t number);

@@ -100,6 +100,8 @@ class MixedCodec final : public SectionedCodec {
                   const SlicePlace& place) const;
   void choose(const float* values, size_t blocks, MixedMemory& memory,
               const SlicePlace& place) const;
+  const std::byte* decode_whole(const std::byte* map, const std::byte* from, size_t first,
+                                size_t blocks, float* values) const;
   std::byte* put_block(const MixedMemory& memory, size_t block, size_t blocks, std::byte* to) const;
   [[nodiscard]] bool is_written_map(const std::byte* map, size_t count) const;
 
@@ -257,6 +259,22 @@ bool MixedCodec::is_written_map(const std::byte* map, size_t count) const {
   return numbers[kMore] == numbers[kLess] && numbers[3] == 0 && short_is_same;
 }
 
+// Blocks first..first+blocks-1, which are not turned: `from` is where their bytes begin. Returns
+// where they end.
+const std::byte* MixedCodec::decode_whole(const std::byte* map, const std::byte* from, size_t first,
+                                          size_t blocks, float* values) const {
+  const ElementKernels& kernels = element_kernels();
+  BlockScale scale;
+  for (size_t b = first; b < first + blocks; ++b, values += block_) {
+    const Change change = change_of(map, b);
+    const ElementFormat& format = *codecs_[change]->element_format();
+    kernels.read_scales(format, from, 1, 0, &scale);
+    kernels.dequantize_wire(format, from + kScaleBytes, block_, &scale, nullptr, values);
+    from += block_bytes_[change];
+  }
+  return from;
+}
+
 void MixedCodec::decode_section(const std::byte* wire, size_t count, size_t begin, size_t part,
                                 float* values, const SlicePlace& place) const {
   if (!is_written_map(wire, count)) {
@@ -266,7 +284,9 @@ void MixedCodec::decode_section(const std::byte* wire, size_t count, size_t begi
   const std::byte* from = wire + map_bytes(count);
   const size_t first = begin / block_;
   for (size_t b = 0; b < first; ++b) from += block_bytes_[change_of(wire, b)];
-  for (size_t b = first, at = 0; at < part; ++b) {
+  const size_t plain = turns_ ? 0 : part / block_;
+  from = decode_whole(wire, from, first, plain, values);
+  for (size_t b = first + plain, at = plain * block_; at < part; ++b) {
     const Change change = change_of(wire, b);
     const size_t here = std::min<size_t>(block_, part - at);
     codecs_[change]->decode(from, here, values + at, place_of(b, place));

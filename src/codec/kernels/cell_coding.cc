@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "codec/kernels/code_groups.h"
 #include "codec/kernels/element_reference.h"
 #include "codec/kernels/relative_scales.h"
 

@@ -112,7 +112,7 @@ class TableCoder {
   uint32_t count_;
 };
 
-#if TERSUM_HAS_LOOKUP16
+#if TERSUM_HAS_TABLE16
 inline constexpr uint32_t kTreeNodes = 15;
 
 // Node n of a search tree over 15 thresholds has the children 2n and 2n + 1.
@@ -128,10 +128,10 @@ class TreeCoder {
   }
   HWY_INLINE VI code(VF scaled) const {
     const DI di;
-    const auto tree = hn::Load(DF(), tree_);
+    const Table16 tree(tree_);
     auto node = hn::Set(di, 1);
     for (int level = 0; level < 4; ++level) {
-      const auto above = hn::RebindMask(di, hn::Ge(scaled, lookup16(tree, node)));
+      const auto above = hn::RebindMask(di, hn::Ge(scaled, tree.of(node)));
       const auto left = hn::Add(node, node);
       node = hn::IfThenElse(above, hn::Add(left, hn::Set(di, 1)), left);
     }
@@ -139,7 +139,7 @@ class TreeCoder {
   }
 
  private:
-  alignas(64) float tree_[16];
+  float tree_[16];
 };
 
 // Levels within 1, whose thresholds lie far enough apart that each of 31 cells of one width has at
@@ -245,24 +245,25 @@ HWY_INLINE void code_special(const ElementFormat& format, const BlockScale* HWY_
 
 void quantize_by_table(const ElementFormat& format, const float* tile, size_t count,
                        const BlockScale* scales, uint8_t* codes) {
-#if TERSUM_HAS_LOOKUP16
-  if (format.threshold_count == kTreeNodes) {
-    const CellCoder cells(format);
-    if (cells.fits()) {
-      return quantize_with(cells, tile, count, format.block, scales, codes);
-    }
-    return quantize_with(TreeCoder(format.thresholds.data()), tile, count, format.block, scales,
-                         codes);
-  }
-#endif
   const auto with = [&](const auto& coder) {
     quantize_with(coder, tile, count, format.block, scales, codes);
   };
+#if TERSUM_HAS_TABLE16
+  if (format.threshold_count == kTreeNodes) {
+    const CellCoder cells(format);
+    if (cells.fits()) return with(cells);
+    return with(TreeCoder(format.thresholds.data()));
+  }
+#endif
   switch (format.threshold_count) {
     case 1:
       return with(ShortTableCoder<1>(format));  // int1
     case 4:
       return with(ShortTableCoder<4>(format));  // five
+#if !TERSUM_HAS_TABLE16
+    case 15:
+      return with(ShortTableCoder<15>(format));  // nf4, tables of 16
+#endif
     default:
       with(TableCoder(format));
   }

@@ -33,6 +33,17 @@ HWY_INLINE VD fold_vectors(VD (&sums)[kErrorVectors]) {
   }
 }
 
+// The same with the lanes of a vector.
+template <class D>
+HWY_INLINE double fold_lanes(D /*d*/, hn::Vec<D> sum) {
+  if constexpr (hn::MaxLanes(D()) == 1) {
+    return hn::GetLane(sum);
+  } else {
+    const hn::Half<D> dh;
+    return fold_lanes(dh, hn::Add(hn::LowerHalf(dh, sum), hn::UpperHalf(dh, sum)));
+  }
+}
+
 void block_errors(const float* HWY_RESTRICT values, const float* HWY_RESTRICT decoded, size_t block,
                   size_t blocks, double* HWY_RESTRICT errors) {
   const DD dd;
@@ -48,12 +59,8 @@ void block_errors(const float* HWY_RESTRICT values, const float* HWY_RESTRICT de
         sums[v] = hn::Add(sums[v], hn::Mul(wide, wide));
       }
     }
-    alignas(64) double lanes[kDoubleLanes];
-    hn::Store(fold_vectors<kErrorVectors>(sums), dd, lanes);
-    for (size_t half = kDoubleLanes / 2; half > 0; half /= 2) {
-      for (size_t lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
-    }
-    errors[b] = std::isfinite(lanes[0]) ? lanes[0] : 0;
+    const double error = fold_lanes(dd, fold_vectors<kErrorVectors>(sums));
+    errors[b] = std::isfinite(error) ? error : 0;
   }
 }
 

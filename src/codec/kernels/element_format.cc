@@ -145,6 +145,8 @@ void complete_format(ElementFormat& format) {
   const auto special = std::find_if_not(format.levels.begin(), format.levels.end(),
                                         [](float level) { return std::isfinite(level); });
   format.numbers = static_cast<uint32_t>(special - format.levels.begin());
+  // Nibbles are decoded without a look at them.
+  TERSUM_CHECK(format.packing != Packing::kNibbles || format.numbers >= 16);
 }
 
 float choose_scale(const ElementFormat& format, uint32_t absmax_bits, float tensor_scale,

@@ -50,6 +50,7 @@ const ElementKernels* element_table() {
                                             dequantize_tile,
                                             dequantize_add_tile,
                                             dequantize_sums,
+                                            dequantize_wire,
                                             all_numbers_tile,
                                             add_shifted_codes,
                                             scale_shifted_sums,

@@ -28,9 +28,10 @@ constexpr size_t round_up(size_t count, size_t to) { return (count + to - 1) / t
 inline constexpr size_t kMaximaStep = 16;
 inline constexpr size_t kTileBlocksMax = round_up(kTileMemory / 16, kMaximaStep);
 
-// What is done to values before a Hadamard transform, or after it: one number for each value.
+// What is done to values before a Hadamard transform, or after it: a number for each value, of the
+// signs one for each place in a block.
 struct RotationEnds {
-  const float* signs = nullptr;     // the same for every block
+  const float* signs = nullptr;     // of one block, the same for every one; after it 1 and -1
   const float* diagonal = nullptr;  // null: none
   // Only after it; null: none. With terms NaN becomes canonical, as these may hold any.
   const float* terms = nullptr;
@@ -98,6 +99,10 @@ struct ElementKernels {
   // Adds `terms` to what dequantize gives and makes NaN canonical, to `to`, which may be `terms`;
   // both may be unaligned. Whole blocks.
   void (*dequantize_sums)(const ElementFormat& format, const uint8_t* codes, size_t count,
+                          const BlockScale* scales, const float* terms, float* to);
+  // dequantize (`terms` null) or dequantize_sums of codes on the wire: whole blocks in whole
+  // groups, a tile at most.
+  void (*dequantize_wire)(const ElementFormat& format, const std::byte* wire, size_t count,
                           const BlockScale* scales, const float* terms, float* to);
   // True if every code stands for a number.
   bool (*all_numbers)(const ElementFormat& format, const uint8_t* codes, size_t count);

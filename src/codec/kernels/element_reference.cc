@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "codec/kernels/block_reference.h"
+#include "codec/kernels/code_groups.h"
 
 namespace tersum {
 namespace {
@@ -79,52 +80,6 @@ uint8_t random_table_code(const ElementFormat& format, float scaled, uint32_t ha
   const float share = (static_cast<float>(half) + 0.5F) * 0x1p-16F;
   const bool up = share * gap < scaled - level;
   return static_cast<uint8_t>(below + (up ? 1 : 0));
-}
-
-void pack_planes(const uint8_t* codes, size_t count, size_t bits, std::byte* wire) {
-  const size_t plane_bytes = (count + 7) / 8;
-  std::fill_n(wire, bits * plane_bytes, std::byte{0});
-  for (size_t bit = 0; bit < bits; ++bit) {
-    for (size_t i = 0; i < count; ++i) {
-      const auto one = static_cast<std::byte>(((codes[i] >> bit) & 1) << (i % 8));
-      wire[bit * plane_bytes + i / 8] |= one;
-    }
-  }
-}
-
-void unpack_planes(const std::byte* wire, size_t count, size_t bits, uint8_t* codes) {
-  const size_t plane_bytes = (count + 7) / 8;
-  std::fill_n(codes, count, uint8_t{0});
-  for (size_t bit = 0; bit < bits; ++bit) {
-    for (size_t i = 0; i < count; ++i) {
-      const auto byte = static_cast<uint32_t>(wire[bit * plane_bytes + i / 8]);
-      codes[i] |= static_cast<uint8_t>(((byte >> (i % 8)) & 1U) << bit);
-    }
-  }
-}
-
-void pack_triples(const ElementFormat& format, const uint8_t* codes, size_t count,
-                  std::byte* wire) {
-  const size_t third = (count + 2) / 3;
-  const auto code_at = [&](size_t i) { return i < count ? codes[i] : format.zero_code; };
-  std::array<uint8_t, kPlaneGroup> triples{};
-  for (size_t i = 0; i < third; ++i) {
-    triples[i] =
-        static_cast<uint8_t>(code_at(i) + 5 * code_at(third + i) + 25 * code_at(2 * third + i));
-  }
-  pack_planes(triples.data(), third, kTripleBits, wire);
-}
-
-void unpack_triples(const std::byte* wire, size_t count, uint8_t* codes) {
-  const size_t third = (count + 2) / 3;
-  std::array<uint8_t, kPlaneGroup> triples{};
-  unpack_planes(wire, third, kTripleBits, triples.data());
-  for (size_t i = 0; i < third; ++i) {
-    const bool known = triples[i] < 125;
-    codes[i] = known ? triples[i] % 5 : kNoTriple;
-    codes[third + i] = known ? triples[i] / 5 % 5 : kNoTriple;
-    codes[2 * third + i] = known ? triples[i] / 25 : kNoTriple;
-  }
 }
 
 void load(ValueKind kind, const void* values, size_t first, size_t count, float* tile) {
@@ -313,6 +268,17 @@ void unpack(const ElementFormat& format, const std::byte* wire, size_t groups, u
   }
 }
 
+void dequantize_wire(const ElementFormat& format, const std::byte* wire, size_t count,
+                     const BlockScale* scales, const float* terms, float* to) {
+  std::array<uint8_t, kTileMemory> codes;
+  unpack(format, wire, count / group_values(format.packing), codes.data());
+  if (terms == nullptr) {
+    dequantize(format, codes.data(), count, scales, to);
+  } else {
+    dequantize_sums(format, codes.data(), count, scales, terms, to);
+  }
+}
+
 // Steps of 1, 2, 4, …: the same sums and differences in the same order on every instruction set.
 void transform(size_t block, size_t count, float* tile) {
   for (size_t begin = 0; begin < count; begin += block) {
@@ -333,7 +299,7 @@ void rotate(const RotationEnds& ends, const float* from, size_t block, size_t co
   for (size_t i = 0; i < count; ++i) {
     float value = load_unaligned<float>(from + i);
     if (ends.diagonal != nullptr) value *= ends.diagonal[i];
-    tile[i] = value * ends.signs[i];
+    tile[i] = value * ends.signs[i % block];
   }
   transform(block, count, tile);
 }
@@ -341,7 +307,7 @@ void rotate(const RotationEnds& ends, const float* from, size_t block, size_t co
 void unrotate(const RotationEnds& ends, float* tile, size_t block, size_t count, float* to) {
   transform(block, count, tile);
   for (size_t i = 0; i < count; ++i) {
-    float value = tile[i] * ends.signs[i];
+    float value = tile[i] * ends.signs[i % block];
     if (ends.diagonal != nullptr) value *= ends.diagonal[i];
     if (ends.terms != nullptr) value = canonical_nan(value + load_unaligned<float>(ends.terms + i));
     store_unaligned(to + i, value);
@@ -434,62 +400,38 @@ float dequantize_element(const ElementFormat& format, uint8_t code, float scale)
   return format.levels[code] * scale;
 }
 
-void pack_group(const ElementFormat& format, const uint8_t* codes, size_t count, std::byte* wire) {
-  switch (format.packing) {
-    case Packing::kBytes:
-      for (size_t i = 0; i < count; ++i) wire[i] = std::byte{codes[i]};
-      return;
-    case Packing::kNibbles: {
-      const size_t half = (count + 1) / 2;
-      for (size_t i = 0; i < half; ++i) {
-        const int high = half + i < count ? codes[half + i] : 0;
-        wire[i] = static_cast<std::byte>(codes[i] | high << 4);
-      }
-      return;
-    }
-    case Packing::kPlanes:
-      pack_planes(codes, count, format.bits, wire);
-      return;
-    case Packing::kTriples:
-      pack_triples(format, codes, count, wire);
-      return;
-  }
-}
-
-void unpack_group(const ElementFormat& format, const std::byte* wire, size_t count,
-                  uint8_t* codes) {
-  switch (format.packing) {
-    case Packing::kBytes:
-      for (size_t i = 0; i < count; ++i) codes[i] = static_cast<uint8_t>(wire[i]);
-      return;
-    case Packing::kNibbles: {
-      const size_t half = (count + 1) / 2;
-      for (size_t i = 0; i < half; ++i) {
-        codes[i] = static_cast<uint8_t>(wire[i] & std::byte{15});
-        codes[half + i] = static_cast<uint8_t>(wire[i] >> 4);
-      }
-      return;
-    }
-    case Packing::kPlanes:
-      unpack_planes(wire, count, format.bits, codes);
-      return;
-    case Packing::kTriples:
-      unpack_triples(wire, count, codes);
-      return;
-  }
-}
-
 const ElementKernels& element_reference() {
-  static constexpr ElementKernels kTable = {load,        store,          add,
-                                            add_values,  add_owed,       keep_lost,
-                                            finish_sum,  multiply,       limit,
-                                            maxima,      finite_maximum, squared_errors,
-                                            magnitudes,  choose_scales,  choose_means,
-                                            read_scales, quantize,       quantize_random,
-                                            dequantize,  dequantize_add, dequantize_sums,
-                                            all_numbers, add_shifted,    scale_sums,
-                                            pack,        unpack,         rotate,
-                                            unrotate,    unrotate_codes, multiply_blocks};
+  static constexpr ElementKernels kTable = {load,
+                                            store,
+                                            add,
+                                            add_values,
+                                            add_owed,
+                                            keep_lost,
+                                            finish_sum,
+                                            multiply,
+                                            limit,
+                                            maxima,
+                                            finite_maximum,
+                                            squared_errors,
+                                            magnitudes,
+                                            choose_scales,
+                                            choose_means,
+                                            read_scales,
+                                            quantize,
+                                            quantize_random,
+                                            dequantize,
+                                            dequantize_add,
+                                            dequantize_sums,
+                                            dequantize_wire,
+                                            all_numbers,
+                                            add_shifted,
+                                            scale_sums,
+                                            pack,
+                                            unpack,
+                                            rotate,
+                                            unrotate,
+                                            unrotate_codes,
+                                            multiply_blocks};
   return kTable;
 }
 

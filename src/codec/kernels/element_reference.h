@@ -1,5 +1,5 @@
 // Element kernels in obvious scalar code: what the vector kernels must agree with bit for bit, and
-// what serves the rare cases inside them (partial groups; blocks whose scale is NaN, 0 or tiny).
+// what serves the rare cases inside them (blocks whose scale is NaN, 0 or tiny).
 //
 // Thread safety: pure functions.
 #pragma once
@@ -16,9 +16,5 @@ uint8_t quantize_element(const ElementFormat& format, float value, const BlockSc
 uint8_t round_element(const ElementFormat& format, float value, const BlockScale& scale,
                       uint32_t half);
 float dequantize_element(const ElementFormat& format, uint8_t code, float scale);
-
-// One group of `count` codes, which may be partial; unpacking may write kTripleGroup codes.
-void pack_group(const ElementFormat& format, const uint8_t* codes, size_t count, std::byte* wire);
-void unpack_group(const ElementFormat& format, const std::byte* wire, size_t count, uint8_t* codes);
 
 }  // namespace tersum

@@ -88,10 +88,11 @@ struct Ending {
   RotationEnds ends;
   HWY_INLINE Ending in_block(size_t first) const { return {ends.from(first)}; }
   HWY_INLINE VF apply(VF value, size_t place) const {
-    value = hn::Mul(value, hn::LoadU(DF(), ends.signs + place));
+    // 1 and -1: it does not matter when they come.
+    const auto sign = hn::LoadU(DF(), ends.signs + place);
     if constexpr (kDiagonal) value = hn::Mul(value, hn::LoadU(DF(), ends.diagonal + place));
-    if constexpr (kTerms) value = hn::Add(value, hn::LoadU(DF(), ends.terms + place));
-    return value;
+    if constexpr (kTerms) return signed_sum(value, sign, hn::LoadU(DF(), ends.terms + place));
+    return hn::Mul(value, sign);
   }
 };
 

@@ -108,7 +108,7 @@ HWY_INLINE hn::Mask<DF> goes_up(VF scaled, VF level, VF gap, VI half) {
 }
 
 // Of 16 levels at most: with longer tables `+sr` is refused.
-#if TERSUM_HAS_LOOKUP16
+#if TERSUM_HAS_TABLE16
 class RandomTableCoder : public SameBytes {
  public:
   explicit RandomTableCoder(const ElementFormat& format) : search_(inner_levels(format).data()) {
@@ -120,8 +120,8 @@ class RandomTableCoder : public SameBytes {
 
   HWY_INLINE VI code(VF scaled, VI half) const {
     const auto below = search_.code(scaled);
-    const auto level = lookup16(hn::Load(DF(), levels_), below);
-    const auto gap = lookup16(hn::Load(DF(), gaps_), below);
+    const auto level = Table16(levels_).of(below);
+    const auto gap = Table16(gaps_).of(below);
     return add_one_where(goes_up(scaled, level, gap, half), below);
   }
 

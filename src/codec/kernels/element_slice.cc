@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "codec/kernels/element_reference.h"
+#include "codec/kernels/code_groups.h"
 #include "codec/kernels/shift_sum.h"
 #include "codec/kernels/slice_tiles.h"
 
@@ -15,10 +15,11 @@ class SlicePass : public SliceTiles {
  public:
   using SliceTiles::SliceTiles;
 
-  // `is_sum`: of values that were added up in their transformed form.
+  // `is_sum`: of values that were added up in their transformed form. `maxima`: of their blocks;
+  // null: not known yet.
   void encode(const float* values, size_t tile, float tensor_scale, bool is_sum, TileMemory& memory,
-              std::byte* wire) const {
-    write_scales(values, tile, tensor_scale, is_sum, memory, scales_of(tile, wire));
+              std::byte* wire, const uint32_t* maxima = nullptr) const {
+    write_scales(values, tile, tensor_scale, is_sum, maxima, memory, scales_of(tile, wire));
     if (coding_.clip != nullptr && tile % kTilesPerMeasured == 0) {
       measure_clip(kernels_, values, padded(tile), *coding_.clip);
     }
@@ -42,7 +43,7 @@ class SlicePass : public SliceTiles {
 
   // What encode() would send of integers under powers of two: `scales`, and codes in `memory`.
   void quantize(const float* values, size_t tile, TileMemory& memory, std::byte* scales) const {
-    write_scales(values, tile, 0, false, memory, scales);
+    write_scales(values, tile, 0, false, nullptr, memory, scales);
     kernels_.quantize(format_, values, padded(tile), memory.scales, memory.codes);
   }
 
@@ -70,8 +71,40 @@ class SlicePass : public SliceTiles {
                  memory.codes + unpacked);
   }
 
-  // The largest finite magnitude of a tile, as float32 bits.
-  [[nodiscard]] uint32_t finite_maximum(const float* values, size_t tile) const {
+  // What a payload stands for, to an array of values. Loses the values of `work`.
+  void decode(const std::byte* wire, size_t tile, TileMemory& memory, float* work,
+              void* values) const {
+    read_scales(wire, tile, memory);
+    if (decodes_nibbles(memory, tile)) {
+      return decode_nibbles(codes_of(tile, wire), memory, nullptr, tile, values);
+    }
+    read_codes(wire, tile, memory);
+    store_coded(memory, work, tile, values);
+  }
+
+  // The same added to the values of the array `own`, where adds_straight() says so and there is no
+  // transform.
+  void decode_sum(const std::byte* wire, size_t tile, TileMemory& memory, const void* own,
+                  void* values) const {
+    read_scales(wire, tile, memory);
+    if (has_whole_nibbles(tile)) {
+      return decode_nibbles(codes_of(tile, wire), memory, own, tile, values);
+    }
+    read_codes(wire, tile, memory);
+    store_straight(memory, own, tile, values);
+  }
+
+  // The largest finite magnitude of a tile, as float32 bits; and to `maxima` that of each block,
+  // finite or not.
+  uint32_t find_maxima(const float* values, size_t tile, uint32_t (&maxima)[kTileBlocksMax]) const {
+    constexpr uint32_t kBeyondNan = kFloatSignBit;
+    const size_t blocks = padded(tile) / format_.block;
+    kernels_.maxima(values, format_.block, blocks, maxima);
+    const size_t filled = round_up(blocks, kMaximaStep);
+    std::fill(maxima + blocks, maxima + filled, 0U);
+    const auto* const magnitudes = reinterpret_cast<const float*>(maxima);
+    const uint32_t largest = kernels_.finite_maximum(magnitudes, filled, kBeyondNan);
+    if (largest < format_.overflow_bits) return largest;
     return kernels_.finite_maximum(values, padded(tile), format_.overflow_bits);
   }
 
@@ -118,10 +151,14 @@ class SlicePass : public SliceTiles {
   }
 
   void write_scales(const float* values, size_t tile, float tensor_scale, bool is_sum,
-                    TileMemory& memory, std::byte* to) const {
+                    const uint32_t* known_maxima, TileMemory& memory, std::byte* to) const {
     uint32_t maxima[kTileBlocksMax];
     const size_t blocks = block_count(format_, values_in(tile));
-    kernels_.maxima(values, format_.block, padded(tile) / format_.block, maxima);
+    if (known_maxima != nullptr) {
+      std::copy_n(known_maxima, blocks, maxima);
+    } else {
+      kernels_.maxima(values, format_.block, padded(tile) / format_.block, maxima);
+    }
     const TileTransform& transform = coding_.transform;
     if (transform.is_any() && (is_sum || coding_.added.is_any() || transform.looks_at_values)) {
       find_overflows(values, tile, maxima);
@@ -196,8 +233,7 @@ class SliceSum {
   void store_without(size_t tile, TileMemory& memory, float* term, float* sum) const {
     if (args_.wire_count == 1 && args_.own != nullptr && !coding_.format.sums_codes &&
         pass_.adds_straight(args_.own, args_.finish, tile)) {
-      pass_.read(args_.wires[0], tile, memory);
-      return pass_.store_straight(memory, args_.own, tile, args_.values_out);
+      return pass_.decode_sum(args_.wires[0], tile, memory, args_.own, args_.values_out);
     }
     this->tile(tile, memory, term, sum);
     pass_.store_plain(sum, {}, tile, args_.values_out);
@@ -277,7 +313,7 @@ class ScaledSlice {
     for (size_t t = 0; t < tiles_; ++t) {
       const float* const values = make(t, kept_[t % kKept].values);
       made_[t % kKept] = values;
-      maximum = std::max(maximum, pass_.finite_maximum(values, t));
+      maximum = std::max(maximum, pass_.find_maxima(values, t, maxima_[t % kMaximaKept]));
     }
     const float scale = choose_tensor_scale(format, maximum);
     store_unaligned(wire, scale);
@@ -288,14 +324,20 @@ class ScaledSlice {
   const float* values(size_t t, const Make& make, float* to) const {
     return t + kKept >= tiles_ ? made_[t % kKept] : make(t, to);
   }
+  // Of those; null: not kept.
+  [[nodiscard]] const uint32_t* maxima(size_t t) const {
+    return t + kMaximaKept >= tiles_ ? maxima_[t % kMaximaKept] : nullptr;
+  }
 
  private:
-  static constexpr size_t kKept = 8;  // 24,576 values
+  static constexpr size_t kKept = 12;        // 36,864 values
+  static constexpr size_t kMaximaKept = 24;  // of 73,728 values
 
   const SlicePass& pass_;
   size_t tiles_;
   Tile kept_[kKept];
   const float* made_[kKept] = {};
+  uint32_t maxima_[kMaximaKept][kTileBlocksMax];
 };
 
 // Not inlined, here and below: what is kept would be on the stack of every other format, too.
@@ -306,7 +348,8 @@ class ScaledSlice {
   const float tensor_scale = slice.tensor_scale(coding.format, make, wire);
   Tile tile;
   for (size_t t = 0; t < pass.tiles(); ++t) {
-    pass.encode(slice.values(t, make, tile.values), t, tensor_scale, false, memory, wire);
+    pass.encode(slice.values(t, make, tile.values), t, tensor_scale, false, memory, wire,
+                slice.maxima(t));
   }
 }
 
@@ -323,7 +366,8 @@ class ScaledSlice {
   const float tensor_scale = slice.tensor_scale(coding.format, make, args.wire_out);
   Tile tile;
   for (size_t t = 0; t < pass.tiles(); ++t) {
-    pass.encode(slice.values(t, make, tile.values), t, tensor_scale, true, memory, args.wire_out);
+    pass.encode(slice.values(t, make, tile.values), t, tensor_scale, true, memory, args.wire_out,
+                slice.maxima(t));
     if (args.values_out != nullptr) pass.store_coded(memory, tile.values, t, args.values_out);
   }
 }
@@ -347,8 +391,7 @@ void decode_elements(const SliceCoding& coding, const std::byte* wire, size_t co
   TileMemory memory(coding.format, part);
   Tile tile;
   for (size_t t = 0; t < pass.tiles(); ++t) {
-    pass.read(wire, t, memory);
-    pass.store_coded(memory, tile.values, t, values);
+    pass.decode(wire, t, memory, tile.values, values);
   }
 }
 

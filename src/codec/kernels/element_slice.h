@@ -22,7 +22,7 @@ struct TileTransform {
   const float* undo_diagonal = nullptr;
   size_t period = 1;  // of the diagonal, in values of the array
   // The Hadamard transform of each whole block, after `signs` (which hold its scale, too) and
-  // undone by `undo_signs`; null for none. kTileMemory values each.
+  // undone by `undo_signs`, which are 1 and -1; null for none. Those of one block.
   const float* signs = nullptr;
   const float* undo_signs = nullptr;
   // In its place products with matrices; null for none.

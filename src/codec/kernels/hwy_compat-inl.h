@@ -100,13 +100,47 @@ HWY_INLINE VI select_bits(VI mask, VI ones, VI zeros) {
 HWY_INLINE VF lookup16(VF table, VI index) {
   return VF{_mm512_permutexvar_ps(index.raw, table.raw)};
 }
-// table[index % 32]; the tables are aligned to 64 bytes.
+#endif
+
+// True where 16 floats are in registers when they are looked up.
+#define TERSUM_HAS_TABLE16 (TERSUM_HAS_LOOKUP16 || HWY_TARGET == HWY_AVX2)
+
+#if TERSUM_HAS_TABLE16
+// 16 floats, which may lie unaligned.
+class Table16 {
+ public:
+  explicit HWY_INLINE Table16(const float* from) {
+    for (size_t i = 0; i < kParts; ++i) parts_[i] = hn::LoadU(DF(), from + i * kLanes);
+  }
+  // Entry index % 16, lane by lane.
+  HWY_INLINE VF of(VI index) const {
+#if TERSUM_HAS_LOOKUP16
+    return lookup16(parts_[0], index);
+#else
+    const __m256 low = _mm256_permutevar8x32_ps(parts_[0].raw, index.raw);
+    const __m256 high = _mm256_permutevar8x32_ps(parts_[1].raw, index.raw);
+    const __m256 which = _mm256_castsi256_ps(_mm256_slli_epi32(index.raw, 28));
+    return VF{_mm256_blendv_ps(low, high, which)};
+#endif
+  }
+
+ private:
+  static constexpr size_t kParts = 16 / kLanes;
+  VF parts_[kParts];
+};
+
+// Entry index % 32 of a table that is aligned to 64 bytes, lane by lane.
 HWY_INLINE VF lookup32(const float* table, VI index) {
+#if TERSUM_HAS_LOOKUP16
   return VF{_mm512_permutex2var_ps(_mm512_load_ps(table), index.raw, _mm512_load_ps(table + 16))};
+#else
+  const __m256 which = _mm256_castsi256_ps(_mm256_slli_epi32(index.raw, 27));
+  return VF{
+      _mm256_blendv_ps(Table16(table).of(index).raw, Table16(table + 16).of(index).raw, which)};
+#endif
 }
 HWY_INLINE VI lookup32(const int32_t* table, VI index) {
-  return VI{_mm512_permutex2var_epi32(_mm512_load_si512(table), index.raw,
-                                      _mm512_load_si512(table + 16))};
+  return hn::BitCast(DI(), lookup32(reinterpret_cast<const float*>(table), index));
 }
 #endif
 

@@ -113,9 +113,13 @@ class IntegerEnding {
     const DF df;
     const size_t i = begin_ + at;
     auto value = hn::Mul(hn::ConvertTo(df, sums), scale);
-    value = hn::Mul(value, hn::LoadU(df, ends_.signs + place));
+    const auto sign = hn::LoadU(df, ends_.signs + place);
     if constexpr (kDiagonal) value = hn::Mul(value, hn::LoadU(df, ends_.diagonal + i));
-    if constexpr (kTerms) value = hn::Add(value, hn::LoadU(df, ends_.terms + i));
+    if constexpr (kTerms) {
+      value = signed_sum(value, sign, hn::LoadU(df, ends_.terms + i));
+    } else {
+      value = hn::Mul(value, sign);
+    }
     hn::StoreU(value, df, to_ + i);
     return value;
   }

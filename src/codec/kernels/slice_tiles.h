@@ -110,11 +110,7 @@ class SliceTiles {
 
   // Of what the scales and codes in `memory` stand for.
   [[nodiscard]] SumRange range_of(const TileMemory& memory, size_t tile) const {
-    // No scale is negative, and as bits NaN is above all.
-    uint32_t most = 0;
-    for (size_t b = 0; b < block_count(format_, values_in(tile)); ++b) {
-      most = std::max(most, float_bits(memory.scales[b].scale));
-    }
+    const uint32_t most = largest_scale_bits(memory, tile);
     const bool all_numbers = kernels_.all_numbers(format_, memory.read, values_in(tile));
     return {float_from_bits(most), most > kFloatInfinity || !all_numbers};
   }
@@ -175,6 +171,24 @@ class SliceTiles {
     store_plain(work, finish, tile, values);
   }
 
+  // True if codes on the wire may become values where they lie.
+  [[nodiscard]] bool has_whole_nibbles(size_t tile) const {
+    return format_.packing == Packing::kNibbles && values_in(tile) % kNibbleGroup == 0;
+  }
+  // True if decode_nibbles() gives what store_coded() does: every nibble is a number.
+  [[nodiscard]] bool decodes_nibbles(const TileMemory& memory, size_t tile) const {
+    return has_whole_nibbles(tile) && !coding_.transform.is_any() && goes_straight(tile) &&
+           gives_one_nan(memory, tile);
+  }
+  // As store_straight(), of codes on the wire; `own` may be null.
+  void decode_nibbles(const std::byte* codes, const TileMemory& memory, const void* own,
+                      size_t tile, void* values) const {
+    const auto* const terms =
+        own == nullptr ? nullptr : static_cast<const float*>(own) + place(tile);
+    kernels_.dequantize_wire(format_, codes, values_in(tile), memory.scales, terms,
+                             static_cast<float*>(values) + place(tile));
+  }
+
   // A sum of what needs no undoing.
   void store_plain(float* from, const Finish& finish, size_t tile, void* values) const {
     kernels_.finish(finish, round_up(values_in(tile), kTilePad), from);
@@ -185,7 +199,8 @@ class SliceTiles {
   // and the error of a code must not take it beyond.
   void store_coded(const TileMemory& memory, float* work, size_t tile, void* values) const {
     if (!coding_.transform.is_any()) {
-      if (goes_straight(tile) && gives_numbers(range_of(memory, tile))) {
+      if (goes_straight(tile) && gives_one_nan(memory, tile) &&
+          kernels_.all_numbers(format_, memory.read, values_in(tile))) {
         return kernels_.dequantize(format_, memory.read, values_in(tile), memory.scales,
                                    static_cast<float*>(values) + place(tile));
       }
@@ -254,9 +269,26 @@ class SliceTiles {
     return format_.kind == ValueKind::kFloat32 && whole_blocks(tile) == values_in(tile);
   }
 
-  // Nothing that is decoded is NaN.
-  [[nodiscard]] static bool gives_numbers(const SumRange& scales) {
-    return !scales.has_nan && scales.largest <= std::numeric_limits<float>::max();
+  // No scale is negative, and as bits NaN is above all.
+  [[nodiscard]] uint32_t largest_scale_bits(const TileMemory& memory, size_t tile) const {
+    const size_t blocks = block_count(format_, values_in(tile));
+    // Side by side: each maximum waits for the one before it.
+    uint32_t most[4] = {};
+    size_t b = 0;
+    for (; b + 4 <= blocks; b += 4) {
+      for (size_t k = 0; k < 4; ++k) {
+        most[k] = std::max(most[k], float_bits(memory.scales[b + k].scale));
+      }
+    }
+    for (; b < blocks; ++b) most[0] = std::max(most[0], float_bits(memory.scales[b].scale));
+    return std::max(std::max(most[0], most[1]), std::max(most[2], most[3]));
+  }
+
+  // True if no NaN but the canonical one comes of numbers and the scales in `memory`. Each is
+  // finite or the canonical NaN already, except that a product with a tensor's may be infinite.
+  [[nodiscard]] bool gives_one_nan(const TileMemory& memory, size_t tile) const {
+    return format_.rule != ScaleRule::kE4M3Tensor ||
+           largest_scale_bits(memory, tile) < kFloatInfinity;
   }
 
   // No NaN, and no overflow on the way back.

@@ -1,7 +1,7 @@
 #include "codec/kernels/wide_codes.h"
 
 #include "base/check.h"
-#include "codec/kernels/element_reference.h"
+#include "codec/kernels/code_groups.h"
 
 namespace tersum {
 

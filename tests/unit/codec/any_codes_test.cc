@@ -50,10 +50,15 @@ std::byte extreme_byte(const ElementFormat& format, size_t at, bool is_negative)
 }
 
 // Runs of extreme codes, whose sums are the largest there are, and of any, under scales with all
-// bits of their mantissa, next to nothing, denormal, and 0.
+// bits of their mantissa, next to nothing, denormal, and 0; of every fourth payload also NaN,
+// infinite, negative, and so large that products with a tensor's scale or a code are infinite.
 Bytes any_payload(const Codec& codec, uint64_t seed) {
-  constexpr std::array<uint16_t, 6> kScales = {0x3fff, 0x3f81, 0x00ff, 0x0001, 0, 0x2f7f};
-  constexpr std::array<uint8_t, 4> kPowers = {120, 1, 0, 127};
+  constexpr std::array<uint16_t, 10> kScales = {0x3fff, 0x3f81, 0x00ff, 0x0001, 0,
+                                                0x2f7f, 0x7fc1, 0x7f80, 0x8001, 0x7f7f};
+  constexpr std::array<uint8_t, 6> kPowers = {120, 1, 0, 127, 255, 126};
+  constexpr size_t kTameScales = 6;
+  constexpr size_t kTamePowers = 4;
+  const bool is_wild = seed % 4 == 3;
   std::mt19937_64 random(seed);
   const ElementFormat& format = *codec.element_format();
   Bytes wire(codec.wire_bytes(kCount));
@@ -70,15 +75,17 @@ Bytes any_payload(const Codec& codec, uint64_t seed) {
       wire[i] = std::byte{1};
     }
   }
-  if (tensor_scale_bytes(format.rule) > 0) store_unaligned(wire.data(), 0.37F);
+  if (tensor_scale_bytes(format.rule) > 0) store_unaligned(wire.data(), is_wild ? 3e38F : 0.37F);
   std::byte* const scales = wire.data() + scales_offset(format);
   for (size_t b = 0; b < block_count(format, kCount); ++b) {
     // Whole tiles of ordinary scales, too, which are read together.
-    const bool is_plain = seed % 2 == 1 && b % 512 < 300;
+    const bool is_plain = !is_wild && seed % 2 == 1 && b % 512 < 300;
     if (scale_bytes(format.rule) == 1) {
-      scales[b] = std::byte{kPowers[is_plain ? 0 : random() % kPowers.size()]};
+      scales[b] =
+          std::byte{kPowers[is_plain ? 0 : random() % (is_wild ? kPowers.size() : kTamePowers)]};
     } else {
-      store_unaligned(scales + 2 * b, kScales[is_plain ? 1 : random() % kScales.size()]);
+      store_unaligned(scales + 2 * b,
+                      kScales[is_plain ? 1 : random() % (is_wild ? kScales.size() : kTameScales)]);
     }
   }
   return wire;
@@ -88,16 +95,18 @@ struct Decoded {
   Bytes values;
   Bytes sum;
   Bytes in_place;
+  Bytes mean_in_place;
   friend bool operator==(const Decoded&, const Decoded&) = default;
 };
 
 Decoded decode(const Codec& codec, const Bytes& wire, const Bytes& own, const SlicePlace& place) {
   const std::array<const std::byte*, 1> wires = {wire.data()};
-  Decoded out{Bytes(own.size()), Bytes(own.size()), own};
+  Decoded out{Bytes(own.size()), Bytes(own.size()), own, own};
   codec.decode(wire.data(), kCount, out.values.data(), place);
   codec.combine(wires, own.data(), 0, kCount, {}, nullptr, out.sum.data(), place);
-  codec.combine(wires, out.in_place.data(), 1, kCount, {ReduceOp::kAverage, 2}, nullptr,
-                out.in_place.data(), place);
+  codec.combine(wires, out.in_place.data(), 1, kCount, {}, nullptr, out.in_place.data(), place);
+  codec.combine(wires, out.mean_in_place.data(), 1, kCount, {ReduceOp::kAverage, 2}, nullptr,
+                out.mean_in_place.data(), place);
   return out;
 }
 

@@ -61,9 +61,24 @@ std::vector<std::byte> combine_tiny(std::string_view spec, const std::vector<flo
   return result;
 }
 
+// Every kind of format that needs nothing to be learned, registered or shared before.
+constexpr const char* kSpecs[] = {"exact",           "bf16",
+                                  "int8/32",         "int8/1024",
+                                  "int4/128",        "int6/128",
+                                  "int3/32",         "int1/64",
+                                  "five/32",         "fp8e4m3/128",
+                                  "fp8e5m2/128",     "mxfp8:e4m3",
+                                  "mxfp6:e3m2",      "mxfp4",
+                                  "mxint8",          "nvfp4",
+                                  "nf4/64",          "int8/128+hadamard",
+                                  "nvfp4+hadamard",  "int4/32+sparse:1%",
+                                  "int4/64+mixed",   "int4/128+adaptive",
+                                  "int8/32+sr",      "mxint8+shiftadd",
+                                  "int8/32+rows:300"};
+
 TEST(Denormals, SurviveOnEveryTargetUnderTheDefaultControlWord) {
   const std::vector<float> values = tiny_values();
-  for (const char* spec : {"exact", "bf16", "int8/32", "int8/1024", "int4/128"}) {
+  for (const char* const spec : kSpecs) {
     ASSERT_TRUE(force_isa("scalar").ok());
     const std::vector<std::byte> expected = combine_tiny(spec, values);
     for (const std::string& isa : available_isas()) {
@@ -88,7 +103,7 @@ TEST(Denormals, SurviveOnEveryTargetUnderTheDefaultControlWord) {
 TEST(Denormals, AThreadThatFlushesThemGetsTheSameBitsInsideTheGuard) {
   if (!FlushDenormals::kWorks) GTEST_SKIP() << "no way to flush denormals on this architecture";
   const std::vector<float> values = tiny_values();
-  for (const char* spec : {"exact", "bf16", "int8/32", "int4/128"}) {
+  for (const char* const spec : kSpecs) {
     const std::vector<std::byte> expected = combine_tiny(spec, values);
     const FlushDenormals flush;
     // The guard is needed: without it a sum of denormals is 0.

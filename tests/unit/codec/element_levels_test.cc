@@ -1,10 +1,14 @@
 // Every code of every minifloat format, decoded on every instruction set: those that are numbers by
-// arithmetic, tiles that hold NaN or an infinity by the table.
+// arithmetic, tiles that hold NaN or an infinity by the table; and every pair of nibbles where it
+// lies on the wire.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <iterator>
 #include <vector>
 
 #include "codec/element_formats.h"
@@ -93,6 +97,56 @@ TEST(ElementLevels, OneSpecialCodeIsSeenWhereverItIs) {
         std::vector<uint8_t> codes(3 * size_t{kBlock}, 9);
         codes[place] = static_cast<uint8_t>(code);
         expect_as_reference(format, codes);
+      }
+    }
+  }
+}
+
+ElementFormat with_block(ElementFormat format, uint32_t block) {
+  format.block = block;
+  complete_format(format);
+  return format;
+}
+
+// Bytes and values unaligned, as arrays of a caller may be. With `terms` the sum is put where they
+// lie.
+std::vector<float> decode_nibbles(const ElementKernels& kernels, const ElementFormat& format,
+                                  const std::vector<BlockScale>& scales, size_t count,
+                                  const std::vector<float>& terms) {
+  std::vector<std::byte> wire(1 + count / 2);
+  for (size_t i = 0; i < count / 2; ++i) wire[1 + i] = static_cast<std::byte>(i * 7);
+  std::vector<float> out(count + 2, 4.0F);
+  std::copy(terms.begin(), terms.end(), out.begin() + 1);
+  const float* const own = terms.empty() ? nullptr : out.data() + 1;
+  kernels.dequantize_wire(format, wire.data() + 1, count, scales.data(), own, out.data() + 1);
+  EXPECT_EQ(out.front(), 4.0F) << "written before the beginning";
+  EXPECT_EQ(out.back(), 4.0F) << "written beyond the end";
+  return out;
+}
+
+TEST(ElementLevels, EveryPairOfNibblesIsTheTables) {
+  const float kinds[] = {1.5F, 0.0F, 1e-42F, 3e38F, float_from_bits(kFloatNan), 0.37F};
+  const float nan = float_from_bits(0xffc12345);
+  for (const ElementFormat& base :
+       {integer_format<4>(), mxfp4_format(), nvfp4_format(), nf4_format()}) {
+    for (const uint32_t block : {16U, 32U, 64U, 128U, 512U, 1024U}) {
+      const ElementFormat format = with_block(base, block);
+      for (const size_t count : {std::max<size_t>(block, 32), size_t{1024}, size_t{3072}}) {
+        std::vector<BlockScale> scales(count / block);
+        for (size_t b = 0; b < scales.size(); ++b) {
+          scales[b].scale = kinds[b % std::size(kinds)];
+        }
+        std::vector<float> terms(count);
+        for (size_t i = 0; i < count; ++i) terms[i] = i % 37 == 5 ? nan : float(i) - 99.5F;
+        for (const std::vector<float>& own : {std::vector<float>(), terms}) {
+          const auto want = decode_nibbles(element_reference(), format, scales, count, own);
+          for (const int64_t target : available_targets()) {
+            const auto got = decode_nibbles(element_kernels_of(target), format, scales, count, own);
+            EXPECT_EQ(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)), 0)
+                << target_name(target) << ", block " << block << ", " << count << " values"
+                << (own.empty() ? "" : " added");
+          }
+        }
       }
     }
   }

@@ -126,6 +126,7 @@ TEST(ExponentCodes, BelowTheLeastPowerThereIsItOrZero) {
   }
 }
 
+// reference/codecs.md section 3, Global-QSGD: unbiased, chi2/dof 0.99 and 1.02.
 // Of many sums of the same values, each with other keys: the square of the mean's distance beside
 // what independent errors of that size have.
 TEST(ExponentSums, HaveNoBias) {

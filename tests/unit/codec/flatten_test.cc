@@ -183,8 +183,6 @@ TEST(ChannelState, DigestsFollowWhatIsKnown) {
   rows[7] = std::nextafter(rows[7], -1e30F);
   b.observe(rows.data(), rows.size(), DataType::kFloat32, 1);
   EXPECT_NE(a.digest(), b.digest()) << "one bit of one value";
-  a.reset();
-  EXPECT_EQ(a.digest(), ChannelState(20).digest());
 }
 
 TEST(ChannelState, LearnsNothingFromWhatIsNotFinite) {

@@ -36,16 +36,18 @@ inline float nasty_float(std::mt19937_64& random, int mood) {
     case 7:
       return (random() % 2 == 0 ? 65504.0f : 65519.0f) - static_cast<float>(random() % 40);
     case 8:
-      return random() % 40 == 0 ? std::numeric_limits<float>::quiet_NaN() : normal(random);
+      return -1.3f;  // blocks of one value
     case 9:
+      return random() % 40 == 0 ? std::numeric_limits<float>::quiet_NaN() : normal(random);
+    case 10:
       return random() % 40 == 0 ? -std::numeric_limits<float>::infinity() : normal(random);
     default:
       return std::bit_cast<float>(static_cast<uint32_t>(random()));  // anything, NaN payloads too
   }
 }
-inline constexpr int kNastyMoods = 11;
+inline constexpr int kNastyMoods = 12;
 // Moods whose values are all finite in float32.
-inline constexpr int kFiniteMoods = 8;
+inline constexpr int kFiniteMoods = 9;
 
 inline std::vector<float> nasty_floats(uint64_t seed, size_t count, int moods = kNastyMoods) {
   std::mt19937_64 random(seed);

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "codec/element_formats.h"
+#include "codec/kernels/code_groups.h"
 #include "codec/kernels/dispatch.h"
-#include "codec/kernels/element_reference.h"
 #include "codec/kernels/pair_sum.h"
 #include "codec/kernels/plane_sum.h"
 #include "nasty_values.h"

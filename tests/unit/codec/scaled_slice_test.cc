@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-constexpr size_t kTiles = 11;
+constexpr size_t kTiles = 27;
 constexpr size_t kCount = (kTiles - 1) * kTileValues + 352;
 constexpr size_t kLargeBlock = 64;
 
@@ -65,9 +66,9 @@ Bytes part_of(const ElementFormat& format, const Bytes& wire, size_t tile) {
   return part;
 }
 
-class ScaledSlice : public testing::TestWithParam<const char*> {};
+class ScaledSliceOf : public testing::TestWithParam<const char*> {};
 
-TEST_P(ScaledSlice, EachTileIsCodedAsAlone) {
+TEST_P(ScaledSliceOf, EachTileIsCodedAsAlone) {
   const Codec& codec = *find_codec(GetParam(), DataType::kFloat32, ReduceOp::kSum).value();
   const ElementFormat& format = *codec.element_format();
   const std::vector<float> own = tiles_of_one_maximum(1);
@@ -87,7 +88,24 @@ TEST_P(ScaledSlice, EachTileIsCodedAsAlone) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, ScaledSlice, testing::Values("nvfp4", "nvfp4+hadamard"));
+// The tensor's scale is that of the largest finite value, also of one beside a NaN or an infinity,
+// wherever in the slice it is.
+TEST(ScaledSlice, WhatIsNotFiniteLeavesTheScaleToItsBlock) {
+  const Codec& codec = *find_codec("nvfp4", DataType::kFloat32, ReduceOp::kSum).value();
+  for (const float lost :
+       {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    for (const size_t at : {size_t{0}, 5 * kTileValues + 17, kCount - 1}) {
+      std::vector<float> values = normal_floats(3, kCount);
+      values[at ^ 1U] = -1e6F;
+      const Bytes plain = encode(codec, values.data(), kCount);
+      values[at] = lost;
+      const Bytes wire = encode(codec, values.data(), kCount);
+      EXPECT_TRUE(std::equal(plain.begin(), plain.begin() + sizeof(float), wire.begin())) << at;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, ScaledSliceOf, testing::Values("nvfp4", "nvfp4+hadamard"));
 
 }  // namespace
 }  // namespace tersum
