@@ -202,6 +202,10 @@ class Communicator {
   // kDisagreement. kInvalidArgument, and nothing has changed: a call is in flight, or `saved` is
   // not what save_flatten() returned.
   Status load_flatten(std::span<const std::byte> saved);
+  // Every rank then has what rank `root` has learned, and nothing else: for ranks that joined late,
+  // and after kDisagreement. Collective; blocks. kInvalidArgument on every rank if a call that
+  // learns is in flight on `root`, on those where one is otherwise; other errors are a broadcast's.
+  Status share_flatten(int root, int64_t timeout_ms = 0);
   // Forgets what a site has learned, or with nullopt all of them; on every rank, between the same
   // calls. kInvalidArgument while a call is in flight.
   Status reset_flatten(std::optional<std::string_view> site = std::nullopt);

@@ -133,6 +133,7 @@ BY_ENGINE = (
     "+mixed",
     "+adaptive",
     "+clip",
+    "+shiftadd",
     "+sr",
     "+feedback",
     "+kronecker",
@@ -143,8 +144,8 @@ def simulator(spec: str, site: CapturedSite, groups: RankGroups) -> SumSimulator
     """A new one for the calls of ``site``."""
     # With +sparse a finished sum has another format than contributions; chunks begin at rows,
     # layouts look at whole slices, with +kronecker a value's place in its array says its factor,
-    # with +sr every rank and call has random numbers of its own, and ranks that share scales agree
-    # on them first. The engine knows.
+    # with +sr every rank and call has random numbers of its own, with +shiftadd an owner's part is
+    # coded, too, and ranks that share scales agree on them first. The engine knows.
     by_engine = any(modifier in spec for modifier in BY_ENGINE)
     return LearningSum(spec, site, groups) if by_engine else StatelessSum(spec)
 

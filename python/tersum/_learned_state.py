@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from tersum._call_arguments import call_options
+from tersum._copy_calls import CopyCalls
 from tersum._core import Communicator as CoreCommunicator
+from tersum.errors import InvalidArgumentError
 
 
 class PathOption(NamedTuple):
@@ -27,7 +31,11 @@ class PathChoice(NamedTuple):
     options: tuple[PathOption, ...]
 
 
-class LearnedState:
+#: In place of a size: the root could not save.
+NOTHING_SAVED = -1
+
+
+class LearnedState(CopyCalls):
     """These calls of a :class:`tersum.Communicator`, which is the class to use."""
 
     _core: CoreCommunicator
@@ -79,6 +87,35 @@ class LearnedState:
         what :meth:`save_flatten` returned.
         """
         self._core.load_flatten(saved)
+
+    def share_flatten(self, root: int = 0, timeout_ms: int | None = None) -> None:
+        """Every rank then has what rank ``root`` has learned, and nothing else: for ranks that
+        joined late, and after a DisagreementError.
+
+        Collective; blocks. InvalidArgumentError, on every rank: a call that learns is in flight on
+        ``root``; on one rank: there. Other errors are a broadcast's.
+        """
+        saved, failure = b"", None
+        if self._core.rank == root:
+            try:
+                saved = self._core.save_flatten()
+            except InvalidArgumentError as error:
+                failure = error
+        size = np.array([len(saved) if failure is None else NOTHING_SAVED], np.int64)
+        size = self.broadcast(size, root, timeout_ms=timeout_ms)
+        if failure is not None:
+            raise failure
+        if size[0] == NOTHING_SAVED:
+            raise InvalidArgumentError(
+                f"rank {root} cannot share what it has learned: a call with +flatten or "
+                "+clip:learned is in flight there; wait for it first"
+            )
+        data = np.zeros(size[0], np.uint8)
+        data[: len(saved)] = np.frombuffer(saved, np.uint8)
+        data = self.broadcast(data, root, timeout_ms=timeout_ms)
+        if self._core.rank != root:
+            self._core.reset_flatten(None)
+            self._core.load_flatten(data.tobytes())
 
     def reset_flatten(self, site: str | None = None) -> None:
         """Forgets what ``site`` has learned, or every site: on every rank, between the same

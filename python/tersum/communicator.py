@@ -14,7 +14,6 @@ from tersum import _core
 from tersum._arrays import Source, Target, read_input, without_overlap
 from tersum._call_arguments import call_ms, call_options, read_added, target_for
 from tersum._coalesce import start_coalesced
-from tersum._copy_calls import CopyCalls
 from tersum._eager_capture import CommunicatorCapture
 from tersum._learned_state import LearnedState
 from tersum._level_tables import learn_codec
@@ -37,7 +36,7 @@ class CommunicatorStats(NamedTuple):
     seconds: float  #: from start to end of each call, summed
 
 
-class Communicator(CopyCalls, MoveCalls, LearnedState):
+class Communicator(MoveCalls, LearnedState):
     """A group of ``size`` ranks that run collectives together, and this process's place in it.
 
     The constructor joins the group that meets in ``store`` under ``name`` (new in that store for

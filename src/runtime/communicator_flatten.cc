@@ -1,9 +1,14 @@
 // The part of Communicator that keeps what +flatten has learned.
+#include <array>
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/bytes.h"
 #include "runtime/communicator_impl.h"
 #include "runtime/flatten_sites.h"
 #include "runtime/group_id.h"
@@ -34,6 +39,30 @@ Result<std::vector<std::byte>> Communicator::save_flatten() const {
 
 Status Communicator::load_flatten(std::span<const std::byte> saved) {
   return impl_ ? impl_->load_flatten(saved) : no_communicator();
+}
+
+Status Communicator::share_flatten(int root, int64_t timeout_ms) {
+  constexpr uint64_t kNone = std::numeric_limits<uint64_t>::max();
+  CallOptions exact;
+  exact.timeout_ms = timeout_ms;
+  Result<std::vector<std::byte>> saved = std::vector<std::byte>();
+  if (rank() == root) saved = save_flatten();
+  std::array<std::byte, sizeof(uint64_t)> size{};
+  store_le(size.data(), saved.ok() ? uint64_t{saved->size()} : kNone);
+  TERSUM_RETURN_IF_ERROR(broadcast(size.data(), size.size(), DataType::kUint8, root, exact));
+  const auto bytes = load_le<uint64_t>(size.data());
+  if (!saved.ok()) return saved.status();
+  if (bytes == kNone) {
+    return {StatusCode::kInvalidArgument,
+            "rank " + std::to_string(root) +
+                " cannot share what it has learned: a call with +flatten or +clip:learned is in "
+                "flight there; wait for it first"};
+  }
+  saved->resize(bytes);
+  TERSUM_RETURN_IF_ERROR(broadcast(saved->data(), bytes, DataType::kUint8, root, exact));
+  if (rank() == root) return {};
+  TERSUM_RETURN_IF_ERROR(reset_flatten());
+  return load_flatten(*saved);
 }
 
 Status Communicator::reset_flatten(std::optional<std::string_view> site) {

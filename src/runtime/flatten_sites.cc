@@ -51,12 +51,12 @@ Status FlattenSites::check_idle() const {
 
 Status FlattenSites::reset(std::optional<uint64_t> site) {
   TERSUM_RETURN_IF_ERROR(check_idle());
-  for (auto& [key, entry] : sites_) {
-    if (!site.has_value() || key.first == *site) entry.state.reset();
-  }
-  for (auto& [key, entry] : clips_) {
-    if (!site.has_value() || key.first == *site) entry.state = LearnedClip();
-  }
+  const auto is_meant = [&](const auto& entry) {
+    return !site.has_value() || entry.first.first == *site;
+  };
+  // The room of a site, too: ranks that know the same have the same room left.
+  std::erase_if(sites_, is_meant);
+  std::erase_if(clips_, is_meant);
   return {};
 }
 

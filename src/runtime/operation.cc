@@ -41,6 +41,10 @@ bool same_request(const PlanRequest& a, const PlanRequest& b) {
          a.count == b.count && a.granule == b.granule && a.root == b.root;
 }
 
+std::string slice_name(const MessageHeader& header) {
+  return "slice " + std::to_string(header.slice) + " of chunk " + std::to_string(header.chunk);
+}
+
 }  // namespace
 
 void Operation::prepare(std::shared_ptr<Member> member, const CallRequest& request, OnDone on_done,
@@ -213,7 +217,9 @@ void Operation::on_data(Node& node, InMessage message) {
   const int flow =
       run == nullptr ? -1 : find_flow(run->plan->in_lookup, got.chunk, phase, got.from_rank);
   if (flow < 0) {
-    fail_protocol(node, got.from_rank, "data of a flow that the plan does not have");
+    fail_protocol(
+        node, got.from_rank,
+        "data of chunk " + std::to_string(got.chunk) + " in a flow that the plan does not have");
     return;
   }
   const auto index = static_cast<uint32_t>(flow);
@@ -223,12 +229,16 @@ void Operation::on_data(Node& node, InMessage message) {
   const bool in_window = got.slice >= state.consumed && got.slice - state.consumed < plan.window &&
                          got.slice < role.slices;
   if (!in_window || run->inbox(index, got.slice).payload.data() != nullptr) {
-    fail_protocol(node, got.from_rank, "a slice outside its window");
+    fail_protocol(node, got.from_rank,
+                  slice_name(got) + " twice or outside its window of " +
+                      std::to_string(plan.window) + " from " + std::to_string(state.consumed));
     return;
   }
   const size_t expected = plan.codec_of(phase).wire_bytes(plan.slice_count(role, got.slice));
   if (message.payload.size() != expected) {
-    fail_protocol(node, got.from_rank, "a slice of the wrong length");
+    fail_protocol(node, got.from_rank,
+                  slice_name(got) + " with " + std::to_string(message.payload.size()) +
+                      " bytes where it has " + std::to_string(expected));
     return;
   }
   ++state.arrived;
@@ -242,14 +252,16 @@ void Operation::on_credit(Node& node, const MessageHeader& got) {
   const int flow =
       run == nullptr ? -1 : find_flow(run->plan->out_lookup, got.chunk, phase, got.from_rank);
   if (flow < 0 || got.slice > run->out[static_cast<size_t>(flow)].sent) {
-    fail_protocol(node, got.from_rank, "credit for what was never sent");
+    fail_protocol(node, got.from_rank,
+                  "credit for " + std::to_string(got.slice) + " slices of chunk " +
+                      std::to_string(got.chunk) + ", more than it was sent");
     return;
   }
   OutState& out = run->out[static_cast<size_t>(flow)];
   out.granted = std::max(out.granted, got.slice + run->plan->window);
 }
 
-void Operation::fail_protocol(Node& node, int from_rank, const char* what) {
+void Operation::fail_protocol(Node& node, int from_rank, const std::string& what) {
   fail(node, {StatusCode::kProtocol, member_->name_of(from_rank) + " sent " + what +
                                          "; check that all ranks run the same version of tersum"});
 }

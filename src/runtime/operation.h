@@ -138,7 +138,7 @@ class Operation final : public WorkImpl {
   void on_ready(Node& node, const InMessage& message);
   void on_data(Node& node, InMessage message);
   void on_credit(Node& node, const MessageHeader& header);
-  void fail_protocol(Node& node, int from_rank, const char* what);
+  void fail_protocol(Node& node, int from_rank, const std::string& what);
   void finish(Node& node, Status status);
   [[nodiscard]] bool complete() const;
   [[nodiscard]] bool all_entered() const;

@@ -262,6 +262,58 @@ def test_states_are_saved_loaded_and_reset(run_group: Run) -> None:
     assert after_reset.tobytes() == first.tobytes()
 
 
+@pytest.mark.parametrize("root", [0, 2])
+def test_a_late_joiner_receives_what_a_rank_has_learned(run_group: Run, root: int) -> None:
+    """2c, Version: state is valid when the next call agrees, so whoever joins must be given it."""
+    calls = [small(call) for call in range(4)]
+    codec = "int6/32+flatten"
+
+    def body(group: tersum.Communicator) -> list[Data]:
+        def reduce(call: int) -> Data:
+            return group.all_reduce(calls[call][group.rank], codec=codec, site="a")
+
+        for call in range(3):
+            reduce(call)
+        saved = group.save_flatten()
+        before = reduce(3)
+        group.load_flatten(saved)
+        # Rank 1 joins now: it knows nothing of this site, but something of one that nobody has.
+        if group.rank == 1:
+            group.reset_flatten()
+            group.load_flatten(foreign)
+        with pytest.raises(tersum.DisagreementError):
+            reduce(3)
+        group.share_flatten(root, timeout_ms=20_000)
+        assert group.save_flatten() == saved
+        return [before, reduce(3)]
+
+    def learn_elsewhere(group: tersum.Communicator) -> bytes:
+        group.all_reduce(calls[0][group.rank], codec=codec, site="another")
+        return group.save_flatten()
+
+    foreign = run_group(1, learn_elsewhere)[0]
+    before, after = agreed(run_group(3, body))
+    assert after.tobytes() == before.tobytes()
+
+
+def test_nothing_learned_is_shared_too(run_group: Run) -> None:
+    def body(group: tersum.Communicator) -> bytes:
+        if group.rank == 1:
+            group.load_flatten(saved)
+        group.share_flatten()
+        return group.save_flatten()
+
+    def learn(group: tersum.Communicator) -> bytes:
+        group.all_reduce(small(0, 1)[0], codec="int6/32+flatten")
+        return group.save_flatten()
+
+    saved = run_group(1, learn)[0]
+    nothing = run_group(1, lambda group: group.save_flatten())[0]
+    assert agreed(run_group(2, body)) == nothing
+    with pytest.raises(tersum.InvalidArgumentError, match="root"):
+        run_group(2, lambda group: group.share_flatten(2))
+
+
 def test_saved_bytes_that_are_damaged_change_nothing(run_group: Run) -> None:
     def body(group: tersum.Communicator) -> None:
         x = small(0, 1)[0]

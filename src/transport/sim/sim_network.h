@@ -15,11 +15,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "tersum/status.h"
 #include "transport/sim/sim_clock.h"
 #include "transport/transport.h"
+#include "wire/message.h"
 
 namespace tersum {
 
@@ -45,6 +47,10 @@ struct SimOptions {
   // A cut of this length takes the links across it down (as TCP_USER_TIMEOUT would).
   int64_t cut_tolerance_ns = 120'000'000'000;
   size_t arena_capacity_bytes = size_t{1} << 30;
+  // What a broken peer sends: every header goes through this before it arrives, its payload cut to
+  // what the header then says, or with zeros behind; returns how often the message arrives. Null:
+  // peers that work.
+  std::function<int(MessageHeader& header)> alter;
 };
 
 class SimNetwork {

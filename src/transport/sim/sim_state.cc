@@ -52,6 +52,17 @@ void SimState::depart(SimFlight flight) {
   at(arrival_ns, [this, id] { arrive(id); });
 }
 
+SlotRef SimState::received(SimTransport& receiver, const SimFlight& flight, size_t bytes) {
+  if (bytes == 0) return {};
+  Result<SlotRef> slot = receiver.arena_->reserve(bytes);
+  TERSUM_CHECK(slot.ok());
+  const std::byte* source = flight.slot ? flight.slot.bytes().data() : flight.detached.data();
+  const size_t sent = std::min<size_t>(bytes, flight.header.payload_bytes);
+  if (sent > 0) std::memcpy(slot->bytes().data(), source, sent);
+  std::memset(slot->bytes().data() + sent, 0, bytes - sent);
+  return std::move(slot).value();
+}
+
 void SimState::arrive(uint64_t flight_id) {
   const auto item = flights_.find(flight_id);
   if (item == flights_.end()) return;  // lost with its sender
@@ -64,15 +75,11 @@ void SimState::arrive(uint64_t flight_id) {
   SimTransport* receiver = node(flight.to);
   SimLink* link = receiver != nullptr ? receiver->link_by_number(flight.link) : nullptr;
   if (link != nullptr && !link->down_) {
-    SimLink::Waiting arrived{flight.header, SlotRef()};
-    if (bytes > 0) {
-      Result<SlotRef> slot = receiver->arena_->reserve(bytes);
-      TERSUM_CHECK(slot.ok());
-      const std::byte* source = flight.slot ? flight.slot.bytes().data() : flight.detached.data();
-      std::memcpy(slot->bytes().data(), source, bytes);
-      arrived.slot = std::move(slot).value();
+    MessageHeader header = flight.header;
+    const int times = options.alter ? options.alter(header) : 1;
+    for (int time = 0; time < times; ++time) {
+      link->inbox_.push_back({header, received(*receiver, flight, header.payload_bytes)});
     }
-    link->inbox_.push_back(std::move(arrived));
   }
   SimTransport* sender = node(flight.from);
   SimLink* back = sender != nullptr ? sender->link_by_number(flight.link) : nullptr;

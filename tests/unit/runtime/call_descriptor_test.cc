@@ -5,6 +5,8 @@
 #include <array>
 #include <string>
 
+#include "support/golden_frames.h"
+
 namespace tersum {
 namespace {
 
@@ -43,6 +45,34 @@ TEST(CallDescriptor, RefusesEveryOtherLengthAndWhatStandsBehindTheCodec) {
     auto broken = bytes;
     broken[at] = std::byte{1};
     EXPECT_FALSE(decode_descriptor(std::span(broken).first(kDescriptorBytes)).has_value()) << at;
+  }
+}
+
+CallDescriptor golden_descriptor(const GoldenFrame& frame, const std::string& codec) {
+  return {frame.number<Collective>("collective"),
+          frame.number<ReduceOp>("op"),
+          frame.number<DataType>("type"),
+          frame.number<PlanKind>("plan"),
+          frame.number<uint32_t>("root"),
+          frame.number<uint64_t>("count"),
+          codec,
+          frame.number<uint64_t>("tensors"),
+          frame.number<uint64_t>("flatten")};
+}
+
+// The frames that tests/reference/read_frames.py reads and refuses.
+TEST(CallDescriptor, GoldenFramesAreTheDocumentedBytes) {
+  const std::vector<GoldenFrame> frames = golden_frames(TERSUM_GOLDEN_FRAMES, "descriptor");
+  ASSERT_GE(frames.size(), 10u);
+  for (const GoldenFrame& frame : frames) {
+    const std::optional<CallDescriptor> read = decode_descriptor(frame.bytes);
+    ASSERT_EQ(read.has_value(), !frame.is_refused) << frame.name;
+    if (frame.is_refused) continue;
+    std::array<std::byte, kDescriptorBytes> bytes{};
+    const std::string codec = frame.text("codec");
+    encode_descriptor(golden_descriptor(frame, codec), bytes);
+    EXPECT_EQ(std::vector<std::byte>(bytes.begin(), bytes.end()), frame.bytes) << frame.name;
+    EXPECT_TRUE(compare_descriptors(golden_descriptor(frame, codec), 0, *read, 1).ok());
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/small_slices.h"
@@ -194,6 +195,30 @@ TEST(ClipCalls, OtherCallsLearnNothing) {
   }
   Cluster untouched = make_small_slices(kSize, kSeed);
   EXPECT_EQ(cluster.at(0).save_flatten().value(), untouched.at(0).save_flatten().value());
+}
+
+TEST(ClipCalls, ARankThatKnowsNothingReceivesWhatAnotherHasLearned) {
+  ClusterOptions options;
+  options.size = 3;
+  Cluster cluster(options);
+  const CallOptions with = options_with(PlanKind::kTwoStep, "a");
+  for (int round = 0; round < kCallsToLearn; ++round) call(cluster, kSeed + 1, with);
+  const std::vector<std::byte> learned = cluster.at(0).save_flatten().value();
+  ASSERT_TRUE(cluster.at(1).reset_flatten().ok());
+  std::vector<std::thread> ranks;
+  std::vector<Status> statuses(3);
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks.emplace_back([&, rank] {
+      statuses[static_cast<size_t>(rank)] = cluster.at(rank).share_flatten(2, 20'000);
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_TRUE(statuses[static_cast<size_t>(rank)].ok());
+    EXPECT_EQ(cluster.at(rank).save_flatten().value(), learned) << "rank " << rank;
+  }
+  call(cluster, kSeed + 2, with);
+  EXPECT_FALSE(Communicator().share_flatten(0).ok());
 }
 
 }  // namespace

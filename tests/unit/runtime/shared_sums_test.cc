@@ -203,6 +203,7 @@ TEST(SharedSums, WhatIsNotFiniteOnOneRankIsLostOnAll) {
   }
 }
 
+// reference/codecs.md section 3, Global-QSGD, corner bug: use floor(127/R), and test it.
 // Global-QSGD's 127 x / (R M), rounded at random, may come to R ceil(127 / R) = 128 of ranks that
 // are all at the maximum, R = 2, 4, 8; here it is R floor(127 / R).
 TEST(SharedSums, OneScaleHasRoomForAllRanksAtTheMaximum) {
@@ -226,6 +227,7 @@ TEST(SharedSums, OneScaleHasRoomForAllRanksAtTheMaximum) {
   }
 }
 
+// reference/codecs.md section 3, Global-QSGD: the corner bug's kin with a scale to a block.
 // Nearest scales would make 127 of a value at the maximum 128, which wraps.
 TEST(SharedSums, RanksThatAllSitAtTheMaximumDoNotWrap) {
   for (const int size : {2, 4, 8}) {
