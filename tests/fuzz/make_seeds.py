@@ -18,7 +18,7 @@ sys.path.insert(0, str(HERE.parent / "reference"))
 
 from clipped_slices import encode_contribution  # noqa: E402
 from encode_slice import encode  # noqa: E402
-from format_table import ALL, parse_spec  # noqa: E402
+from format_table import ALL, Format, parse_spec  # noqa: E402
 from learned_clip import Clips  # noqa: E402
 
 CORPUS = HERE / "corpus" / "codec"
@@ -28,6 +28,13 @@ FLOAT32, BFLOAT16, FLOAT16, INT32 = 0, 1, 2, 10
 #: Of the byte that chooses block and modifiers.
 HADAMARD = 8
 ROWS = 4 << 5
+#: With +hadamard's bit: matrices in its place.
+KRONECKER = 16
+TABLE = 1 << 5
+FEEDBACK = 6 << 5
+#: The last rows of the registry, and the bit that gives them +sr.
+SUMS = ["sum8", "sum8_tensor", "sum_exp", "lut2"]
+SR = 8
 #: The latter in blocks of 64.
 LAYOUTS = [("+mixed", 1 << 5), ("+adaptive", 2 << 5 | 1)]
 WITH_OTHERS = ("int8", "five", "nvfp4")
@@ -62,11 +69,31 @@ def seed(
     return head + wire + bytes([0]) + values
 
 
+def write_any_bytes(rows: Sequence[Format]) -> None:
+    """Of what no encoder here writes a payload for: bytes, which the target decodes as they are."""
+    near = [(i % 9 - 4) * 0.75 for i in range(300)]
+    values = struct.pack("<300f", *near)
+    any_bytes = bytes(i * 37 % 251 for i in range(400))
+    for row, name in enumerate(SUMS, len(PLAIN) + len(rows)):
+        for stem, choice in (("", 0), ("_sr", SR)):
+            made = seed(row, [choice], FLOAT32, len(near), any_bytes, values)
+            (CORPUS / f"{name}{stem}").write_bytes(made)
+    int4 = len(PLAIN) + [format.name for format in rows].index("int4")
+    nf4 = len(PLAIN) + [format.name for format in rows].index("nf4")
+    for name, row, choice in (
+        ("table", nf4, [TABLE, 3]),
+        ("kronecker", int4, [HADAMARD | KRONECKER, 3]),
+        ("kronecker_channels", int4, [HADAMARD | KRONECKER, 28]),
+        ("feedback", int4, [FEEDBACK]),
+    ):
+        (CORPUS / name).write_bytes(seed(row, choice, FLOAT32, len(near), any_bytes, values))
+
+
 def main() -> None:
     """Writes all seeds."""
     CORPUS.mkdir(parents=True, exist_ok=True)
-    # Tables are no rows of the registry, and stand behind those that are.
-    rows = [format for format in ALL if not format.name.startswith("table:")]
+    # Tables are no rows of the registry, and sums stand behind the rows of these.
+    rows = [format for format in ALL if not format.name.startswith(("table:", "lut2"))]
     for row, format in enumerate(rows, len(PLAIN)):
         least = min(format.default_block, 32)
         mixed = [(i % 9 - 4) * 0.75 for i in range(least)]
@@ -114,6 +141,7 @@ def main() -> None:
         values = struct.pack(f"<{len(near)}f", *near)
         made = seed(row, choice, FLOAT32, len(near), wire, values, state)
         (CORPUS / f"by_bits_{name}").write_bytes(made)
+    write_any_bytes(rows)
     floats = struct.pack("<4f", 1.5, -0.0, math.inf, LARGEST)
     halves = bytes.fromhex("803f 8000 807f c07f 7f7f".replace(" ", ""))
     (CORPUS / "exact_float32").write_bytes(seed(0, [], FLOAT32, 4, floats, floats))
