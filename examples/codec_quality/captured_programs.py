@@ -4,7 +4,8 @@
 
 FOLDER/text: the gradients of a language model that is trained data-parallel on licence texts, from
 the run itself. FOLDER/images: the activations of a convolution net, trained on drawn shapes and
-then run with the input channels of its layers spread over the devices. Takes about two minutes.
+then run with the input channels of its layers spread over the devices. FOLDER/before has the same
+of calls before those, for formats that are learned. Takes about two minutes.
 """
 
 from __future__ import annotations
@@ -133,24 +134,30 @@ def main() -> None:
     parser.add_argument("--text-steps", type=int, default=150, help="before the capture")
     parser.add_argument("--image-steps", type=int, default=400, help="before the capture")
     parser.add_argument("--calls", type=int, default=4)
+    parser.add_argument("--before", type=int, default=2, help="calls to learn formats from")
     args = parser.parse_args()
 
     jax.config.update("jax_num_cpu_devices", DEVICES)
     tersum.jax.install("exact", min_bytes=0, local=True, timeout_ms=600_000)
     advance = text_trainer(Mesh(np.array(jax.devices()), ("data",)))
     curve = [advance() for _ in range(args.text_steps)]
-    with tersum.jax.capture(args.out / "text", calls=args.calls) as recording:
-        curve += [advance() for _ in range(args.calls)]
+    for name, calls in (("before/text", args.before), ("text", args.calls)):
+        curve += record(args.out / name, calls, advance)
     print(f"text: loss {curve[0]:.3f} at first, {curve[-1]:.3f} after {len(curve)} steps")
-    print(recording.stop())
 
     params = train_shapes(args.image_steps)
     run = spread_net(Mesh(np.array(jax.devices()), ("model",)))
     rng = np.random.default_rng(SEED + 1)
-    with tersum.jax.capture(args.out / "images", calls=args.calls) as recording:
-        for _ in range(args.calls):
-            jax.block_until_ready(run(params, drawn_images.draw(rng, 16)[0]))
+    for name, calls in (("before/images", args.before), ("images", args.calls)):
+        record(args.out / name, calls, lambda: run(params, drawn_images.draw(rng, 16)[0]))
+
+
+def record(folder: Path, calls: int, advance: Callable[[], Any]) -> list[Any]:
+    """What ``calls`` calls of ``advance`` return; what they sum is captured."""
+    with tersum.jax.capture(folder, calls=calls) as recording:
+        found = [jax.block_until_ready(advance()) for _ in range(calls)]
     print(recording.stop())
+    return found
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""What every format does to the tensors of two small models, as docs/codec-quality.md shows it.
+"""What every format does to the tensors of three small models, as docs/codec-quality.md shows it.
 
     python examples/codec_quality/quality_table.py [--write docs] [--keep FOLDER] [--codec SPECS]
 
-Runs `captured_programs.py`, ranks all specs with `tersum tune-codec --json` and prints a table:
-error (body error) per spec and kind of tensor. `--write` puts it, and a JSON file, into the docs.
-Takes about four minutes on two cores.
+Runs `captured_programs.py` and `captured_embeddings.py`, ranks specs with `tersum tune-codec
+--json`, all that it tries by itself and those of `table_specs.py`, and prints a table: error (body
+error) per spec and kind of tensor. `--write` puts it, and a JSON file, into the docs. Takes about
+ten minutes on two cores.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import table_specs
 
 HERE = Path(__file__).resolve().parent
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
@@ -42,18 +44,42 @@ def is_table(source: str) -> bool:
 KINDS = (
     Kind("weight gradients", "text", lambda source: not is_table(source)),
     Kind("embedding gradients", "text", is_table),
+    Kind("word embeddings", "embeddings", lambda source: "lookup" in source),
+    Kind("sentence embeddings", "embeddings", lambda source: "pool" in source),
     Kind("activations", "images", lambda source: True),
 )
+CAPTURES = tuple(dict.fromkeys(kind.capture for kind in KINDS))
+#: Each program, and the example whose model it takes.
+PROGRAMS = (("captured_programs.py", "train_demo"), ("captured_embeddings.py", "minilm_demo"))
 
 
-def tune(capture: Path, codec: str | None) -> dict[str, Any]:
-    """The ranking of one capture."""
-    command = [sys.executable, "-m", "tersum", "tune-codec", "--capture", str(capture), "--json"]
-    if codec is not None:
-        command += ["--codec", codec]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+def capture(folder: Path) -> None:
+    """In processes of their own: JAX counts devices once."""
+    for program, model in PROGRAMS:
+        path = [str(HERE.parent / model), os.environ.get("PYTHONPATH", "")]
+        environment = {"JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(path)}
+        command = [sys.executable, str(HERE / program), str(folder)]
+        subprocess.run(command, check=True, env={**os.environ, **environment})
+
+
+def tune(folder: Path, name: str, codec: str | None) -> dict[str, Any]:
+    """The ranking of one capture: of the specs in ``codec``, or of all."""
+    words = ["tune-codec", "--capture", str(folder / name), "--json"]
+    if codec is None:
+        found: dict[str, Any] = json.loads(table_specs.command(words))
+        specs = table_specs.SPECS
+    else:
+        found, specs = {"specs": []}, codec.split(",")
+    # By the names of the list: what a file holds has another name for each capture.
+    names = {table_specs.learn(spec, folder / "before" / name): spec for spec in specs}
+    asked = json.loads(table_specs.command([*words, "--codec", ",".join(names)]))
+    rows = [row | {"spec": name_of(row["spec"], names)} for row in asked["specs"]]
+    return asked | {"specs": found["specs"] + rows}
+
+
+def name_of(spec: str, names: dict[str, str]) -> str:
+    """The normal form, but for what is learned."""
+    return names[spec] if "table:" in spec or "kronecker:" in spec else spec
 
 
 def summarize(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -130,13 +156,9 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = args.keep if args.keep is not None else Path(scratch)
-        if not (folder / "images").is_dir():
-            command = [sys.executable, str(HERE / "captured_programs.py"), str(folder)]
-            # The language model is the training demo's.
-            path = [str(HERE.parent / "train_demo"), os.environ.get("PYTHONPATH", "")]
-            environment = {"JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(path)}
-            subprocess.run(command, check=True, env={**os.environ, **environment})
-        found = {name: tune(folder / name, args.codec) for name in ("text", "images")}
+        if not all((folder / name).is_dir() for name in CAPTURES):
+            capture(folder)
+        found = {name: tune(folder, name, args.codec) for name in CAPTURES}
     summary = summarize(found)
     table = markdown(summary)
     print(table)

@@ -128,6 +128,14 @@ def slice_of_rank(params: Params, rank: int, size: int) -> Params:
 def forward(params: Params, ids: jax.Array, mask: jax.Array) -> jax.Array:
     """Token ids and mask [batch, tokens] (int32; mask 1 = a token, 0 = padding) to unit vectors
     [batch, 384] (float32)."""
+    x = hidden_states(params, ids, mask)
+    weights = mask[:, :, None].astype(x.dtype)
+    mean = (x * weights).sum(axis=1) / jnp.maximum(weights.sum(axis=1), 1.0)
+    return mean / jnp.linalg.norm(mean, axis=-1, keepdims=True)
+
+
+def hidden_states(params: Params, ids: jax.Array, mask: jax.Array) -> jax.Array:
+    """What the last layer makes of every token: float32 [batch, tokens, 384]."""
     tokens = ids.shape[1]
     x = params["words"][ids] + params["positions"][:tokens] + params["segment"]
     x = layer_norm(params["embedding_norm"], x)
@@ -137,9 +145,7 @@ def forward(params: Params, ids: jax.Array, mask: jax.Array) -> jax.Array:
         x = layer_norm(layer["attention_norm"], x + attention(layer, x, bias))
         hidden = jax.nn.gelu(dense(layer["ffn_input"], x), approximate=False)
         x = layer_norm(layer["ffn_norm"], x + dense(layer["ffn_output"], hidden))
-    weights = mask[:, :, None].astype(x.dtype)
-    mean = (x * weights).sum(axis=1) / jnp.maximum(weights.sum(axis=1), 1.0)
-    return mean / jnp.linalg.norm(mean, axis=-1, keepdims=True)
+    return x
 
 
 def attention(layer: Params, x: jax.Array, bias: jax.Array) -> jax.Array:

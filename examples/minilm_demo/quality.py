@@ -1,47 +1,58 @@
 """How good MiniLM's embeddings stay in each format: a table and a plot of quality against bits.
 
-    python examples/minilm_demo/quality.py [--ranks 2] [--specs int8/128,int6/128+flatten] [--out D]
+    python examples/minilm_demo/quality.py [--ranks 2] [--specs int8/128,…] [--write docs]
 
 The model is split over `--ranks` devices of one process, whose all-reduces all go through tersum.
 Per spec: the mean and the least cosine of the embeddings to those of the unsplit model, and the
 relative error of one all-reduce, mean over the model's twelve. The first batch is left out: it is
-what `+flatten` calibrates itself on. Nothing is calibrated for, or tuned on, these texts.
+what `+flatten` calibrates itself on, and what tables and the matrices of `+kronecker` are learned
+from. Nothing is calibrated for, or tuned on, the texts that count. `--write` puts the table, its
+numbers and the picture into the docs. Takes about a quarter of an hour on two cores.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-from dataclasses import asdict, dataclass
+import tempfile
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 BASES = {
-    "int8/32": ("",),
-    "int8/128": ("", "+hadamard", "+flatten", "+rows:384"),
+    "int8/32": ("", "+shiftadd"),
+    "int8/128": ("", "+hadamard", "+flatten", "+kronecker:FILE", "+rows:384", "+shiftadd", "+sr"),
     "int7/128": ("", "+hadamard", "+flatten"),
-    "int6/128": ("", "+hadamard", "+flatten", "+mixed", "+sparse:0.5%"),
+    "int6/128": ("", "+hadamard", "+flatten", "+kronecker:FILE", "+mixed", "+sparse:0.5%"),
     "int5/128": ("", "+hadamard", "+flatten"),
     "int4/32": ("", "+hadamard", "+flatten", "+mixed", "+hadamard+sr", "+shiftadd"),
-    "int4/128": ("", "+hadamard", "+flatten", "+mixed", "+adaptive", "+clip:learned"),
+    "int4/128": (
+        *("", "+hadamard", "+flatten", "+kronecker:FILE", "+mixed", "+adaptive"),
+        *("+hadamard+sr", "+clip:learned", "+hadamard+clip:learned"),
+    ),
     "int4/64": ("+adaptive",),
     "int4/1024": ("+sparse:0.2%",),
-    "int3/32": ("", "+flatten"),
-    "five/32": ("", "+flatten"),
-    "int2/32": ("", "+flatten", "+feedback"),
-    "int1/32": ("", "+flatten"),
-    "fp8e4m3/128": ("", "+flatten"),
-    "fp8e5m2/128": ("", "+flatten"),
-    "mxfp8:e4m3": ("", "+flatten"),
-    "mxfp8:e5m2": ("",),
-    "mxfp6:e2m3": ("", "+flatten"),
-    "mxfp6:e3m2": ("",),
-    "mxint8": ("", "+flatten"),
-    "mxfp4": ("", "+flatten"),
-    "nvfp4": ("", "+flatten"),
-    "nf4/64": ("", "+hadamard", "+flatten"),
+    "int3/32": ("", "+hadamard", "+flatten", "+mixed"),
+    "five/32": ("", "+hadamard", "+flatten"),
+    "int2/32": ("", "+hadamard", "+flatten", "+clip:learned", "+feedback"),
+    "int1/32": ("", "+hadamard", "+flatten"),
+    "fp8e4m3/32": ("", "+flatten"),
+    "fp8e4m3/128": ("", "+hadamard", "+flatten", "+sr"),
+    "fp8e5m2/32": ("", "+flatten"),
+    "fp8e5m2/128": ("", "+hadamard", "+flatten"),
+    "mxfp8:e4m3": ("", "+hadamard", "+flatten", "+floor"),
+    "mxfp8:e5m2": ("", "+floor"),
+    "mxfp6:e2m3": ("", "+hadamard", "+flatten", "+floor"),
+    "mxfp6:e3m2": ("", "+floor"),
+    "mxint8": ("", "+hadamard", "+flatten", "+floor", "+shiftadd"),
+    "mxfp4": ("", "+hadamard", "+flatten", "+floor"),
+    "nvfp4": ("", "+hadamard", "+flatten"),
+    "nf4/64": ("", "+hadamard", "+flatten", "+sr"),
+    "table:FILE/64": ("",),
+    "kmeans:16/64": ("",),
+    "kmeans:8/64": ("",),
     "sum8/32": ("",),
-    "sum8/256": ("",),
+    "sum8/256": ("", "+sr"),
     "sum8:tensor": ("",),
     "sum:exp": ("",),
     "lut2/32": ("",),
@@ -75,13 +86,18 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--out", type=Path, default=Path("build/quality"))
+    parser.add_argument("--write", type=Path, help="the docs folder to update")
     args = parser.parse_args()
+    if args.write is not None and args.specs != ",".join(SPECS):
+        parser.error("--write is for all specs")
     if args.batches < 2:
         parser.error("--batches must be 2 or more: the first is left out")
+    from learned_formats import stand_in
+
     from tersum.codecs import codec_info
 
     for spec in args.specs.split(","):
-        codec_info(spec)  # before minutes of work
+        codec_info(stand_in(spec))  # before minutes of work
     return args
 
 
@@ -94,6 +110,7 @@ def measure(args: argparse.Namespace) -> list[Quality]:
     from embed import Encoder, load_batches
     from model import forward, load_params
     from partial_sums import all_reduce_errors, partial_sums
+    from quality_page import row
 
     import tersum.jax
     from tersum.codecs import codec_sum_bits
@@ -104,9 +121,10 @@ def measure(args: argparse.Namespace) -> list[Quality]:
     whole = jax.jit(forward)
     exact = np.concatenate([np.asarray(whole(params, *text)) for text in texts[1:]])
     sums = [partial_sums(params, *text, args.ranks) for text in texts[:ERROR_BATCHES]]
+    codecs = learned_codecs(args.specs.split(","), params, texts[0], sums[0])
     found = []
-    for spec in args.specs.split(","):
-        tersum.jax.install(codec=spec, local=True, min_bytes=0)
+    for spec, codec in codecs.items():
+        tersum.jax.install(codec=codec, local=True, min_bytes=0)
         encoder = Encoder(params)
         vectors = np.concatenate([encoder(*text) for text in texts][1:])
         tersum.jax.uninstall()
@@ -115,36 +133,52 @@ def measure(args: argparse.Namespace) -> list[Quality]:
             Quality(
                 spec,
                 args.ranks,
-                codec_sum_bits(spec, args.ranks),
+                codec_sum_bits(codec, args.ranks),
                 float(cosines.mean()),
                 float(cosines.min()),
-                float(np.mean(all_reduce_errors(spec, sums)[1:])),
+                float(np.mean(all_reduce_errors(codec, sums)[1:])),
             )
         )
         print(row(found[-1]), flush=True)
     return found
 
 
-def row(quality: Quality) -> str:
-    return (
-        f"| {quality.spec} | {quality.bits:.2f} | {16 / quality.bits:.2f} | {quality.error:.4f} "
-        f"| {quality.cosine_mean:.6f} | {quality.cosine_least:.5f} |"
-    )
+def learned_codecs(specs: list[str], params: Any, text: Any, sums: Any) -> dict[str, str]:
+    """Each spec, and the one that it stands for; what is learned is learned from the all-reduces of
+    one batch, ``text``, whose parts are ``sums``."""
+    from embed import Encoder
+    from learned_formats import is_learned, learn
+
+    import tersum.jax
+    from tersum.codecs import codec_info
+
+    if not any(map(is_learned, specs)):
+        return {spec: spec for spec in specs}
+    with tempfile.TemporaryDirectory() as scratch:
+        tersum.jax.install(codec="exact", local=True, min_bytes=0)
+        encoder = Encoder(params)
+        with tersum.jax.capture(scratch, calls=1, max_bytes=1 << 30):
+            encoder(*text)
+        tersum.jax.uninstall()
+        # By the digest of what is in the files, which the process knows from here on.
+        return {spec: codec_info(learn(spec, Path(scratch), sums)).spec for spec in specs}
 
 
 def main() -> None:
     args = parse_arguments()
+    from quality_page import HEAD, as_json, write
+    from quality_plot import draw
+
     print(f"MiniLM-L6 over {args.ranks} ranks, {args.batches - 1} batches after the first")
-    print("| spec | bits | over the bf16 wire | error of one sum | cosine, mean | least |")
-    print("|---|---|---|---|---|---|", flush=True)
+    print(HEAD, flush=True)
     found = measure(args)
     args.out.mkdir(parents=True, exist_ok=True)
     path = args.out / f"quality_{args.ranks}.json"
-    path.write_text(json.dumps([asdict(quality) for quality in found], indent=1) + "\n")
-    from quality_plot import draw
-
+    path.write_text(as_json(found))
     draw(found, args.out / f"quality_{args.ranks}.svg")
     print(f"{path}, and its picture beside it")
+    if args.write is not None:
+        write(args.write, found)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,10 @@ import pytest
 EXAMPLE = Path(__file__).parents[3] / "examples" / "minilm_demo" / "quality.py"
 pytest.importorskip("tersum.jax", reason="tersum is not installed with its JAX part")
 
-SPECS = ["bf16", "int8/128", "int8/128+flatten", "int4/128", "int4/128+flatten", "int2/32"]
+SPECS = [
+    *("bf16", "int8/128", "int8/128+flatten", "int4/128", "int4/128+flatten", "int2/32"),
+    *("nf4/64", "table:FILE/64", "kmeans:16/64", "int4/128+kronecker:FILE"),
+]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -44,12 +47,15 @@ def test_specs_come_out_in_their_order(ranks: int, tmp_path: Path) -> None:
     assert found["bf16"]["bits"] == 16
     assert found["int8/128"]["bits"] == pytest.approx(8.125)
     assert found["int2/32"]["bits"] == pytest.approx(2.5)
+    assert {found[spec]["bits"] for spec in ("table:FILE/64", "kmeans:16/64")} == {4.25}
     for kind in ("error", "cosine_mean", "cosine_least"):
         values = {spec: row[kind] for spec, row in found.items()}
         losses = values if kind == "error" else {spec: 1 - v for spec, v in values.items()}
         assert losses["bf16"] < losses["int8/128"] < losses["int4/128"] < losses["int2/32"], kind
         assert losses["int4/128+flatten"] < 0.7 * losses["int4/128"], kind
         assert losses["int8/128+flatten"] < 0.7 * losses["int8/128"], kind
+        # What is learned from the first batch serves those after it.
+        assert losses["int4/128+kronecker:FILE"] < 0.8 * losses["int4/128"], kind
     assert found["int8/128"]["cosine_mean"] > 0.999
     assert all(row["cosine_least"] <= row["cosine_mean"] <= 1.000001 for row in rows)
     # One line of the table for each, and a picture that can be read.
@@ -64,6 +70,8 @@ def test_specs_come_out_in_their_order(ranks: int, tmp_path: Path) -> None:
         (("--ranks", "5"), "invalid choice: 5"),
         (("--batches", "1"), "--batches must be 2 or more"),
         (("--specs", "int8/128,int4+hadamart"), "hadamart"),
+        (("--specs", "kmeans:16/65"), "65"),
+        (("--specs", "int8/128", "--write", "docs"), "--write is for all specs"),
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_runs(
