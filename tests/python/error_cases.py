@@ -13,6 +13,7 @@ from tersum.codecs import codec_info
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
 
+from block_products import GOLDEN as TRANSFORMS
 from format_table import ALL, TABLES
 from simulate_codecs import make_data, relative_error, two_step
 
@@ -23,9 +24,15 @@ SEED = 20260
 MODIFIERS = ("", "+hadamard", "+sparse:0.5%")
 #: From now on known by their digests, as the simulation names them.
 TABLE_SPECS = [codec_info(f"table:{file}").spec for file in TABLES]
+#: Matrices of 1 x 64 and of 8 x 16, the latter with factors for 96 channels.
+TURNED = codec_info(f"int6/64+kronecker:{TRANSFORMS / '1a5ca1a8782ff8dc.txt'}").spec
+OF_CHANNELS = codec_info(f"int4/128+kronecker:{TRANSFORMS / '0982c0cfdb4747e8.txt'}").spec
 SPECS = [f"{format.name}{modifier}" for format in ALL for modifier in MODIFIERS]
-SPECS += ["int3+mixed", "int4+mixed", "int6+hadamard+mixed", "int4/64+adaptive", "nf4/128+adaptive"]
+SPECS += [f"int{bits}+mixed" for bits in range(3, 8)]
+SPECS += ["int6+hadamard+mixed", "int4/64+adaptive", "nf4/128+adaptive"]
 SPECS += ["mxint8+shiftadd", "shiftadd/32", "int6/128+hadamard+shiftadd", "int4/32+shiftadd"]
+SPECS += [f"{format.name}+floor" for format in ALL if format.name.startswith("mx")]
+SPECS += ["mxfp6:e2m3+hadamard+floor", "shiftadd/32+floor", TURNED]
 #: How far the simulation may be off.
 WITHIN = {"normal": 0.03, "grad": 0.06, "act": 0.12}
 

@@ -27,6 +27,7 @@ from format_table import ALL
 from simulate_codecs import (
     exponent_sum,
     gathered,
+    make_data,
     relative_error,
     shared_sum,
     two_step,
@@ -202,7 +203,8 @@ def test_five_levels_beat_two_bits() -> None:
 
 
 def test_one_bit_is_the_sign_times_the_mean() -> None:
-    """sqrt(1 - 2/pi) on N(0,1), a little less as each block has its own mean."""
+    """Section 3, ABQ-LLM, any width from one bit on: `int1` is the sign times the mean magnitude,
+    whose error on N(0,1) is sqrt(1 - 2/pi), a little less as each block has its own mean."""
     error = once("int1/32", "normal")
     assert 0.58 < error < np.sqrt(1 - 2 / np.pi)
 
@@ -219,7 +221,7 @@ def test_mxfp6_equals_mxfp8_on_normal_data() -> None:
 
 
 def test_hadamard_of_the_block_on_activations() -> None:
-    """Issue's line on FlatQuant: int8/128 on `act` <= 0.005 with Hadamard of the block."""
+    """Section 3, FlatQuant, "H of the block": int8/128 on `act` <= 0.005; and its table below."""
     assert reduced("int8/128+hadamard", "act") <= 0.005
     # Section 3, FlatQuant, table: true at 1024 (0.099 against 0.275), false at 32 (0.075, 0.060).
     assert reduced("int4/1024+hadamard", "act") <= 0.5 * reduced("int4/1024", "act")
@@ -233,8 +235,9 @@ def test_identical_ranks_keep_the_error_of_one_coding(spec: str) -> None:
 
 
 def test_mx_formats_are_refused_in_a_ring(run_group: Run) -> None:
-    """Section 1: MX formats go two-step or tree, not ring; unless forced. And what it is about:
-    equal tensors, whose partial sums a scale that does not move rounds back."""
+    """Section 1, and section 4's "ring: MX risky": MX formats go two-step or tree, not ring; unless
+    forced. And what it is about: equal tensors, whose partial sums a scale that does not move
+    rounds back."""
     data = data_of("identical", RANKS)
 
     def body(group: tersum.Communicator) -> list[float]:
@@ -354,7 +357,7 @@ def test_rows_that_are_no_multiple_of_a_block_share_none() -> None:
 @pytest.mark.parametrize("kind", ["normal", "grad", "act", "spikes", "segments"])
 def test_mixed_bits_never_cost_anything(run_group: Run, kind: str) -> None:
     """Section 3, SliM-LLM, G = 128: one quantization never above 1.0x, AllReduce <= 1.02x, and
-    <= 0.5x on segmented data."""
+    <= 0.5x on segmented data with 4 bits; with 6, a single draw is a hundredth off (see below)."""
     for base, on_segments in (("int4/128", 0.5), ("int6/128", 0.51)):
         mixed = f"{base}+mixed"
         assert once(mixed, kind) <= once(base, kind), f"{base}, seed {SEED}"
@@ -363,6 +366,29 @@ def test_mixed_bits_never_cost_anything(run_group: Run, kind: str) -> None:
         )
         most = on_segments if kind == "segments" else 1.02
         assert ratio <= most, f"{base}, seed {SEED}"
+
+
+@pytest.mark.parametrize(("bits", "most"), [(3, 0.45), (4, 0.49), (5, 0.5), (6, 0.5), (7, 0.515)])
+def test_mixed_bits_halve_the_error_on_segments(run_group: Run, bits: int, most: float) -> None:
+    """Section 3, SliM-LLM: <= 0.5x on segmented data, here of the AllReduce, for every width but 7
+    bits: the bit more is a factor of 63/127 at best. A few large segments make the most of an
+    error, so that one draw differs from the next by 0.01 to 0.03: this is the mean of twelve."""
+    base = f"int{bits}/128"
+    draws = [make_data("segments", RANKS, 1 << 17, SEED + draw) for draw in range(12)]
+
+    def body(group: tersum.Communicator) -> list[float]:
+        ratios = []
+        for data in draws:
+            own = data[group.rank]
+            plain, mixed = (
+                relative_error(group.all_reduce(own, codec=codec, plan="two_step"), data)
+                for codec in (base, f"{base}+mixed")
+            )
+            ratios.append(mixed / plain)
+        return ratios
+
+    ratios = run_group(RANKS, body)[0]
+    assert np.mean(ratios) <= most, f"{ratios}, seed {SEED}"
 
 
 def test_mixed_bits_cost_their_map() -> None:

@@ -21,8 +21,22 @@ import tersum
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
 
-from error_cases import RANKS, SEED, SPECS, WITHIN, Data, data_of, repeated, simulated
-from simulate_codecs import exponent_sum, relative_error, shared_sum
+from error_cases import (
+    COUNT,
+    OF_CHANNELS,
+    RANKS,
+    SEED,
+    SPECS,
+    WITHIN,
+    Data,
+    data_of,
+    repeated,
+    simulated,
+)
+from flatten_state import FlattenState, two_step_flattened
+from learned_clip import Site
+from simulate_clips import two_step_clipped
+from simulate_codecs import exponent_sum, make_data, relative_error, shared_sum
 
 Run = Callable[..., list[Any]]
 #: Rounded at random.
@@ -52,7 +66,7 @@ def sum_of(spec: str, data: Data) -> Any:
     return exponent_sum(data) if spec == "sum:exp" else shared_sum(spec, data)
 
 
-@pytest.mark.parametrize("spec", [*SPECS, *ROWS])
+@pytest.mark.parametrize("spec", [*SPECS, *ROWS, OF_CHANNELS])
 def test_a_group_has_the_error_of_the_simulation(run_group: Run, spec: str) -> None:
     for kind, within in WITHIN.items():
         data = data_of(kind, RANKS)
@@ -79,3 +93,52 @@ def test_shared_scales_have_the_error_of_the_simulation(run_group: Run, spec: st
         got = error_of_group(run_group, data, codec=spec)
         expected = pytest.approx(relative_error(sum_of(spec, data), data), rel=within)
         assert got == expected, f"{kind}, seed {SEED}"
+
+
+def in_calls(group: tersum.Communicator, calls: list[Data], **how: Any) -> list[Any]:
+    """One rank's results, one call after the other at one site."""
+    return [contribute(group, data, **how) for data in calls]
+
+
+def hold_calls(
+    run_group: Run, calls: list[Data], expected: list[float], within: float, **how: Any
+) -> None:
+    """Every call's error is that of the simulation, and ranks have the same sums."""
+    ranks = run_group(RANKS, partial(in_calls, calls=calls, plan="two_step", **how))
+    for call, results in enumerate(zip(*ranks, strict=True)):
+        where = f"call {call}, seed {SEED}"
+        assert all(result.tobytes() == results[0].tobytes() for result in results), where
+        got = relative_error(results[0].reshape(-1), calls[call].reshape(RANKS, -1))
+        assert got == pytest.approx(expected[call], rel=within), where
+
+
+#: Learns of 16 rows before it has factors.
+FLATTENED = ["int8/128", "int6/128", "int4/128", "int3/32", "five/32", "int1/32"]
+FLATTENED += ["fp8e4m3/128", "mxfp6:e2m3", "mxfp4", "nvfp4", "nf4/64"]
+
+
+@pytest.mark.parametrize("base", FLATTENED)
+def test_calibrated_sums_have_the_error_of_the_simulation(run_group: Run, base: str) -> None:
+    """Section 2c: three calls, of which the last two have the factors of what was summed before."""
+    channels = 1024
+    for kind, within in WITHIN.items():
+        calls = [make_data(kind, RANKS, COUNT, SEED + call) for call in range(3)]
+        state = FlattenState(channels)
+        simulated_calls = [
+            relative_error(two_step_flattened(base, data, state), data) for data in calls
+        ]
+        shaped = [data.reshape(RANKS, -1, channels) for data in calls]
+        hold_calls(run_group, shaped, simulated_calls, within, codec=f"{base}+flatten")
+
+
+@pytest.mark.parametrize("base", ["int4/128", "int3/32", "int2/32", "int4/128+hadamard"])
+def test_learned_clips_have_the_error_of_the_simulation(run_group: Run, base: str) -> None:
+    """Section 3, PAMS: in blocks at first, then, where it pays, under a clip that is learned."""
+    codec = f"{base}+clip:learned"
+    for kind, within in WITHIN.items():
+        calls = [make_data(kind, RANKS, COUNT, SEED + call) for call in range(12)]
+        site = Site()
+        expected = [relative_error(two_step_clipped(codec, data, site), data) for data in calls]
+        hold_calls(run_group, calls, expected, within, codec=codec)
+        if kind == "normal":
+            assert site.is_held(replicated=False), f"seed {SEED}"

@@ -80,7 +80,8 @@ def test_sides_that_are_cheap_fill_vectors(block: int, sides: tuple[int, int]) -
 def test_trained_matrices_beat_hadamard_and_diagonal(
     run_group: Callable[..., Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """FlatQuant's promise, on calls that training never saw: better than H + diagonal."""
+    """Section 3, FlatQuant, "P1, P2 trained by gradient: not tried": its promise, on calls that
+    training never saw, is to be better than H + diagonal."""
     capture(tmp_path / "calls", [correlated(3, 128, seed) for seed in range(5)], run_group)
     out = tmp_path / "trained.txt"
     command = ["--capture", str(tmp_path / "calls"), "--spec", "int4/32", "--out", str(out)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import tersum
 from tersum import _codec_quality
 from tersum._captured_calls import CapturedSite, read_capture
 from tersum._codec_quality import default_specs
+from tersum._rank_groups import RankGroups
 from tersum.cli import main
 
 SEED = 20261122
@@ -64,7 +66,13 @@ def specs_of(text: str) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("kind", ["normal", "act"])
-@pytest.mark.parametrize("spec", ["int8/128", "int4/32+hadamard", "mxfp8:e4m3", "nvfp4", "five"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        *("int8/128", "int4/32+hadamard", "mxfp8:e4m3", "nvfp4", "five", "int1", "nf4/64"),
+        *("mxfp6:e2m3+floor", "mxint8+hadamard", "int8/32+shiftadd", "mxint8+shiftadd"),
+    ],
+)
 def test_the_simulated_sum_is_the_real_one(kind: str, spec: str) -> None:
     """A real AllReduce over four ranks, bit for bit."""
     inputs = make_inputs(kind)
@@ -80,7 +88,9 @@ def test_the_simulated_sum_is_the_real_one(kind: str, spec: str) -> None:
         thread.start()
     for thread in threads:
         thread.join(60)
-    simulated = _codec_quality.StatelessSum(spec).next(inputs)
+    site = CapturedSite("step/sum", "all_reduce", "float32", COUNT, CHANNELS, RANKS)
+    with closing(RankGroups()) as groups:
+        simulated = _codec_quality.simulator(spec, site, groups).next(inputs)
     assert simulated.total.tobytes() == results[0].tobytes()
 
 

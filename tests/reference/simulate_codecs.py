@@ -6,12 +6,14 @@ two equally near codes. No code of tersum's. Functions are pure.
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import numpy.typing as npt
 from block_layouts import SECTION as LAYOUT_SECTION
 from block_layouts import WIDEST, choose_cuts, choose_map
 from block_rotation import signs
-from format_table import Format, parse_spec
+from format_table import Format, Spec, parse_spec
 from paired_sums import HALVES
 from relative_scales import OCTAVE, STEP, STEP_MOST, goes_down
 from sparse_sections import SECTION, outlier_count
@@ -51,6 +53,25 @@ def rotation(block: int) -> Array:
     while len(h) < block:
         h = np.block([[h, h], [h, -h]])
     return h * np.array(signs(block))
+
+
+@cache
+def turns_of(text: str) -> tuple[Array, Array] | None:
+    """Of a block as a row, there and back; without the channels' factors."""
+    spec = parse_spec(text)
+    if spec.kronecker is not None:
+        there = np.kron(np.array(spec.kronecker.p1), np.array(spec.kronecker.p2))
+        return there, np.linalg.inv(there)
+    if spec.hadamard:
+        back = rotation(spec.block)
+        return back.T / spec.block, back
+    return None
+
+
+def factors_of(spec: Spec, count: int) -> Array:
+    """What +kronecker multiplies the values of an array by, by their channels."""
+    factors = np.array(spec.kronecker.factors if spec.kronecker else [1.0])
+    return np.resize(factors, count)
 
 
 def scales_of(format: Format, blocks: Array) -> Array:
@@ -217,9 +238,9 @@ def quantize(spec: str, values: npt.NDArray[np.floating], random: Random = None)
     format = parsed.format
     assert format is not None
     blocks = values.astype(np.float64).reshape(-1, parsed.block)
-    turn = rotation(parsed.block) if parsed.hadamard else None
-    if turn is not None:
-        blocks = blocks @ turn.T / parsed.block
+    turns = turns_of(spec)
+    if turns is not None:
+        blocks = blocks @ turns[0]
     scales = scales_of(format, blocks)[:, None]
     if parsed.random:
         assert random is not None
@@ -227,7 +248,7 @@ def quantize(spec: str, values: npt.NDArray[np.floating], random: Random = None)
         decoded = random_levels(format, scaled, random) * scales
     else:
         decoded = nearest_levels(format, blocks, scales)
-    return (decoded if turn is None else decoded @ turn).reshape(-1)
+    return (decoded if turns is None else decoded @ turns[1]).reshape(-1)
 
 
 def two_step(spec: str, data: npt.NDArray[np.float32], seed: int = 0) -> Array:
@@ -238,6 +259,8 @@ def two_step(spec: str, data: npt.NDArray[np.float32], seed: int = 0) -> Array:
     random = np.random.default_rng(seed)
     chunk = count // ranks
     result = np.empty(count)
+    factors = factors_of(parse_spec(spec), count)
+    data = (data * factors).astype(np.float32)
     sum_spec = gathered(spec, ranks)
     for owner in range(ranks):
         part = data[:, owner * chunk : (owner + 1) * chunk]
@@ -248,7 +271,7 @@ def two_step(spec: str, data: npt.NDArray[np.float32], seed: int = 0) -> Array:
         if parse_spec(spec).shiftadd:
             total += quantize(spec, part[owner]) - part[owner]
         result[owner * chunk : (owner + 1) * chunk] = quantize(sum_spec, total, random)
-    return result
+    return np.asarray(result / factors)
 
 
 def shared_sum(spec: str, data: npt.NDArray[np.float32], seed: int = 0) -> Array:

@@ -62,7 +62,10 @@ def run_until_error(program: Any, array: jax.Array) -> None:
         start = time.monotonic()
         try:
             jax.block_until_ready(program(array))
-        except jax.errors.JaxRuntimeError as error:
+        except (
+            jax.errors.JaxRuntimeError,
+            ValueError,
+        ) as error:  # FAILED_PRECONDITION is the latter
             seconds = time.monotonic() - start
             print(f"error: after {seconds:.2f} s: {error}", flush=True)
             return
@@ -108,6 +111,33 @@ def different_programs(index: int) -> None:
     run_until_error(sums_program(mesh, 1), global_array(mesh, columns))
 
 
+def different_states(index: int) -> None:
+    """Process 1 forgets what all have learned, and later goes back to what it knew before."""
+    tersum.jax.install("int8/64+flatten", min_bytes=0, timeout_ms=TIMEOUT_MS)
+    mesh = mesh_of_all()
+    program, array = sums_program(mesh, 1), global_array(mesh, 1_000)
+
+    def step() -> None:
+        np.testing.assert_allclose(
+            np.asarray(program(array)[0].addressable_data(0)), len(jax.devices()), rtol=0.1
+        )
+
+    step()
+    early = tersum.jax.save_flatten()
+    if index == 1:
+        tersum.jax.reset_flatten()
+    run_until_error(program, array)
+    tersum.jax.reset_flatten()  # in every process: equal again
+    for _ in range(2):
+        step()
+    if index == 1:
+        tersum.jax.load_flatten(early)
+    run_until_error(program, array)
+    tersum.jax.load_flatten(early)
+    step()
+    print("equal again", flush=True)
+
+
 def not_installed_everywhere(index: int) -> None:
     if index == 0:
         tersum.jax.install("int8", min_bytes=0, timeout_ms=2_000)
@@ -120,7 +150,13 @@ def not_installed_everywhere(index: int) -> None:
 def main() -> None:
     case = {
         function.__name__: function
-        for function in (peer_lost, different_options, different_programs, not_installed_everywhere)
+        for function in (
+            peer_lost,
+            different_options,
+            different_programs,
+            different_states,
+            not_installed_everywhere,
+        )
     }[sys.argv[1]]
     index = join()
     jax.devices()  # JAX itself waits here until all processes have started

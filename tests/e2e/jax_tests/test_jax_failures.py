@@ -63,6 +63,20 @@ def test_different_options_are_named() -> None:
         assert "int8/128" in message and "int4/32" in message
 
 
+def test_flatten_states_that_differ_are_an_error_and_not_noise() -> None:
+    """One process resets, or loads, and the other does not."""
+    outputs = run_jax(PROGRAM, count=2, devices=1, arguments=["different_states"], timeout_s=90)
+    for output in outputs:
+        messages = re.findall(r"^error: after ([\d.]+) s: (.*)$", output, re.MULTILINE)
+        assert len(messages) == 2, output
+        for seconds, message in messages:
+            assert float(seconds) < SLACK_S
+            assert "what +flatten or +clip knows" in message, message
+            assert "FAILED_PRECONDITION" in message, message
+        assert "step" not in output  # nothing was summed under states that differ
+        assert output.rstrip().endswith("equal again"), output
+
+
 def test_different_programs_are_an_error_in_time() -> None:
     outputs = run_jax(PROGRAM, count=2, devices=2, arguments=["different_programs"], timeout_s=90)
     for output in outputs:

@@ -118,6 +118,7 @@ def code_cases(format: Format) -> list[Case]:
             made.codes[index] = code
             cases.append((f"{name}_{index}", "bfloat16", made.bytes(), f"value:{index}"))
     if format.packing == "triples":
+        # Codec reference, section 3, ABQ-LLM: three codes in 7 bits, 125 <= 128: three are none.
         # Number 2 of the one group of 69: 23 numbers, 3 bytes to a plane.
         for number in (125, 126, 127):
             payload = bytearray(Payload(format).bytes())
