@@ -22,7 +22,8 @@ namespace tersum {
 // their normal forms are equal.
 Result<std::string> normalize_codec(std::string_view spec);
 
-// The known formats without block: "exact", "bf16", "int8", "int4", …; tables are not among them.
+// The known formats without block: "exact", "bf16", "int8", "int4", …; tables and what
+// learns them are not among them.
 std::vector<std::string> known_codecs();
 
 // Makes levels a format of this process: 2, 4, 8 or 16 of them, ascending, in [-1, 1], parts of the
@@ -32,6 +33,14 @@ std::vector<std::string> known_codecs();
 // decimal numbers with white space between, '#' begins a comment. Nothing is ever forgotten.
 // kInvalidArgument names the level that is wrong.
 Result<std::string> register_table(std::span<const float> levels);
+
+// The levels, for register_table, that code such numbers with the least weighted squared error:
+// k-means in one dimension. `parts`: values divided by the scales of their blocks, so in [-1, 1];
+// `weights`, one for each, 0 or more: a block's scale squared, times what an error there matters.
+// Ascending; the same on every machine. `count`: 2, 4, 8 or 16. Takes milliseconds.
+// kInvalidArgument says which number is wrong, or that none weighs anything.
+Result<std::vector<float>> learn_levels(std::span<const double> parts,
+                                        std::span<const double> weights, size_t count);
 
 // Makes matrices a modifier of this process: blocks of n1 n2 values, seen as n1 rows of n2, are
 // multiplied by the transpose of `p1` (n1 x n1, row by row) from the left and by `p2` (n2 x n2)
@@ -46,6 +55,7 @@ Result<std::string> register_kronecker(std::span<const float> p1, std::span<cons
                                        std::span<const float> diagonal = {});
 
 // What a spec comes to for a value type and an operation.
+// Of "kmeans:K" what is said holds once there are levels; the call that learns them takes int8.
 struct CodecInfo {
   std::string spec;  // of the codec that serves them: "exact" where the one asked for cannot
   DataType value_type = DataType::kFloat32;

@@ -193,9 +193,10 @@ class Communicator {
 
   [[nodiscard]] CommunicatorStats stats() const;
 
-  // What calls with +flatten have learned of their sites' channels (CallOptions::site), and those
-  // with +clip:learned of their clips, in bytes for load_flatten; docs/wire-format.md. Equal on all
-  // ranks after equal calls. kInvalidArgument while such a call is in flight.
+  // What calls with +flatten have learned of their sites' channels (CallOptions::site), those with
+  // +clip:learned of their clips and those with "kmeans:K" of their levels, in bytes for
+  // load_flatten; docs/wire-format.md. Equal on all ranks after equal calls. kInvalidArgument while
+  // a call is in flight that learns.
   [[nodiscard]] Result<std::vector<std::byte>> save_flatten() const;
   // Puts saved states in place of those of the same sites: what a later run or a rank that joins
   // starts from. Every rank must load the same, between the same calls, or the next call is

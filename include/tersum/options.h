@@ -83,7 +83,9 @@ struct CallOptions {
   // their own. 0 channels: the codec does with its Hadamard transform. All ranks pass the same.
   // Codecs with +feedback need a site's name, too, for sums: its next call is given what this one
   // loses. Those with +clip:learned learn one clip for all calls of a site that are of one length,
-  // type and operation; with no name, for all such calls.
+  // type and operation; with no name, for all such calls. "kmeans:K" learns the levels of a site
+  // from its first all_reduce of 1,024 values or more, which travels as int8 does; later sums
+  // there, of any length, use them.
   size_t channels = 0;
   std::string_view site = {};
   // For all_reduce of one array: what this rank contributes is, value by value, input[i] +

@@ -91,20 +91,21 @@ TopologyParts topology_parts(const std::string& text, const std::string& rate, d
           std::move(info.dims)};
 }
 
-}  // namespace
-
-void bind_info(nb::module_& module) {
-  module.attr("version") = TERSUM_VERSION;
-  module.attr("wire_version") = static_cast<int>(kWireVersion);
-  module.def("active_isa", &active_isa, "The instruction set in use, e.g. \"avx3\".");
-  module.def("available_isas", &available_isas, "All that this CPU can run, best first.");
-  module.def("known_codecs", &known_codecs, "The formats, without block.");
+// Numbers that codecs are made of, and how levels are found.
+void bind_learned_numbers(nb::module_& module) {
   module.def(
       "register_table",
       [](Floats levels) {
         return value_or_throw(register_table(std::span(levels.data(), levels.size())));
       },
       nb::arg("levels"), "The spec of these levels.");
+  module.def(
+      "learn_levels",
+      [](Doubles parts, Doubles weights, size_t count) {
+        return value_or_throw(learn_levels(std::span(parts.data(), parts.size()),
+                                           std::span(weights.data(), weights.size()), count));
+      },
+      nb::arg("parts"), nb::arg("weights"), nb::arg("count"), "The best levels, ascending.");
   module.def(
       "register_kronecker",
       [](Floats p1, Floats p2, Floats diagonal) {
@@ -113,6 +114,17 @@ void bind_info(nb::module_& module) {
                                                  std::span(diagonal.data(), diagonal.size())));
       },
       nb::arg("p1"), nb::arg("p2"), nb::arg("diagonal"), "The modifier of these matrices.");
+}
+
+}  // namespace
+
+void bind_info(nb::module_& module) {
+  module.attr("version") = TERSUM_VERSION;
+  module.attr("wire_version") = static_cast<int>(kWireVersion);
+  module.def("active_isa", &active_isa, "The instruction set in use, e.g. \"avx3\".");
+  module.def("available_isas", &available_isas, "All that this CPU can run, best first.");
+  module.def("known_codecs", &known_codecs, "The formats, without block.");
+  bind_learned_numbers(module);
   module.def("codec_info", &describe_codec, nb::arg("spec"), nb::arg("dtype"), nb::arg("op"),
              "Normal form, element type, block, lossless, bits per value.");
   module.def(

@@ -127,6 +127,7 @@ BY_ENGINE = (
     "sum8",
     "sum:exp",
     "lut2",
+    "kmeans:",
     "+flatten",
     "+sparse",
     "+rows",

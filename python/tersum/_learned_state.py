@@ -73,9 +73,9 @@ class LearnedState(CopyCalls):
         return PathChoice(codec, plan, seconds, reason, weighed)
 
     def save_flatten(self) -> bytes:
-        """What calls with ``+flatten`` or ``+clip:learned`` have learned, for
-        :meth:`load_flatten`: equal on all ranks after equal calls. InvalidArgumentError while such
-        a call is in flight."""
+        """What calls with ``+flatten``, ``+clip:learned`` or ``"kmeans:K"`` have learned, for
+        :meth:`load_flatten`: equal on all ranks after equal calls. InvalidArgumentError while a
+        call is in flight that learns."""
         return self._core.save_flatten()
 
     def load_flatten(self, saved: bytes) -> None:
@@ -107,8 +107,8 @@ class LearnedState(CopyCalls):
             raise failure
         if size[0] == NOTHING_SAVED:
             raise InvalidArgumentError(
-                f"rank {root} cannot share what it has learned: a call with +flatten or "
-                "+clip:learned is in flight there; wait for it first"
+                f"rank {root} cannot share what it has learned: a call that learns is in flight "
+                "there; wait for it first"
             )
         data = np.zeros(size[0], np.uint8)
         data[: len(saved)] = np.frombuffer(saved, np.uint8)

@@ -1,8 +1,7 @@
 """Levels of "table:…" codecs: learned from values by weighted k-means, alone or by a group.
 
-Thread safety: pure functions, but that the process keeps every table registered. One dimension and
-a histogram make the best table a matter of dynamic programming: no start, no luck, the same levels
-wherever NumPy sums in the same order.
+Thread safety: pure functions, but that the process keeps every table registered. The core finds the
+levels: the same for the same numbers on every machine.
 """
 
 from __future__ import annotations
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 
 LEVEL_COUNTS = (2, 4, 8, 16)
 _BLOCKS = (32, 64, 128, 256, 512, 1024)
-# Twice as many change the error of 16 levels by less than 0.1 %.
-_BINS = 1024
 # Values of one rank, when a group learns together.
 _SAMPLE = 1 << 16
 _NOTHING = "there is nothing to learn from: every finite block is zero, or weighs nothing"
@@ -136,43 +133,7 @@ def _in_blocks(flat: Doubles, block: int) -> Doubles:
 
 
 def _best_levels(parts: Doubles, importance: Doubles, levels: int) -> Floats:
-    """Weighted k-means in one dimension. The cost of one level for the bins i to j - 1 follows from
-    running sums; best[j] after k levels is the least of best[i] after k - 1 and that cost."""
-    where = np.clip(((parts + 1) * (_BINS / 2)).astype(np.int64), 0, _BINS - 1)
-    weight = np.bincount(where, importance, _BINS)
-    if not np.any(weight > 0):
+    if not np.any(importance > 0):
         raise InvalidArgumentError(_NOTHING)
-    first = np.bincount(where, importance * parts, _BINS)
-    second = np.bincount(where, importance * parts * parts, _BINS)
-    w, s, q = (np.concatenate([[0.0], np.cumsum(sums)]) for sums in (weight, first, second))
-    in_run, sum_run = w[None] - w[:, None], s[None] - s[:, None]
-    mean = np.divide(sum_run, in_run, out=np.zeros_like(in_run), where=in_run > 0)
-    cost = np.maximum(q[None] - q[:, None] - mean * sum_run, 0)
-    cost[np.tril_indices(_BINS + 1, -1)] = np.inf  # from left to right
-    best = cost[0].copy()
-    starts = []
-    for _ in range(levels - 1):
-        total = best[:, None] + cost
-        starts.append(total.argmin(0))
-        best = total.min(0)
-    found = []
-    end = _BINS
-    for start in [*reversed(starts), np.zeros(_BINS + 1, np.int64)]:
-        begin = int(start[end])
-        if in_run[begin, end] > 0:
-            found.append(mean[begin, end])
-        end = begin
-    return _complete(found, levels)
-
-
-def _complete(found: list[float], levels: int) -> Floats:
-    """Ascending; as many as asked for, where there were fewer different values."""
-    # What is nearer to 0 than a bin's half is 0: zeros are often exact, and should stay so.
-    kept = {np.float32(0.0 if abs(level) < 1 / _BINS else level) for level in found}
-    for spare in np.linspace(-1, 1, levels, dtype=np.float32):
-        if len(kept) < levels:
-            kept.add(spare)
-    for spare in np.linspace(-1, 1, 2 * levels + 1, dtype=np.float32):
-        if len(kept) < levels:
-            kept.add(spare)
-    return np.array(sorted(kept), np.float32)
+    parts, importance = np.ascontiguousarray(parts), np.ascontiguousarray(importance)
+    return np.array(_core.learn_levels(parts, importance, levels), np.float32)

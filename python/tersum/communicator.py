@@ -198,7 +198,8 @@ class Communicator(MoveCalls, LearnedState):
             or more dimensions) serves its next call; places that see other data take other names.
             Codecs with ``+feedback`` need a name, too: what a call loses is added to the site's
             next one. Those with ``+clip:learned`` learn one clip for a site's calls of one length,
-            type and operation. Calls of one site run one after the other.
+            type and operation. Calls of one site run one after the other. ``"kmeans:16"`` learns a
+            site's levels from its first sum, which travels as int8; later calls use them.
         :param residual: array like ``x`` that this rank adds to it: what it contributes is
             ``x + residual + bias``, formed while it is encoded, without a pass over memory of its
             own, and in float32 for types of at most 32 bits; ``x`` stays as it is. May be ``out``.
@@ -210,6 +211,7 @@ class Communicator(MoveCalls, LearnedState):
             and type(out) is np.ndarray
             and max_rel_error == 0
             and not ("+flatten" in codec or "+feedback" in codec or "+clip" in codec)
+            and "kmeans" not in codec
             and residual is None
             and bias is None
             and CommunicatorCapture.running is None
@@ -319,10 +321,11 @@ class Communicator(MoveCalls, LearnedState):
         return self._reduce_scatter(x, op, out, how, (codec, plan))
 
     def learn_codec(self, spec: str, x: object, *, weights: Any = None) -> str:
-        """Learns from all ranks' ``x`` the levels of ``spec``, ``"kmeans:K"`` or ``"kmeans:K/B"``:
-        K (2, 4, 8 or 16) levels that code such values with the least squared error in blocks of B
-        (64 if it is left out). Returns the spec of what was learned, ``"table:…/64"``, the same on
-        every rank, for any call of any group of theirs.
+        """Learns from all ranks' ``x`` the levels of ``spec``, ``"kmeans:K"`` or ``"kmeans:K/B"``,
+        for calls that should not learn them from their first sum: K (2, 4, 8 or 16) levels that
+        code such values with the least squared error in blocks of B (64 if it is left out). Returns
+        the spec of what was learned, ``"table:…/64"``, the same on every rank, for any call of any
+        group of theirs.
 
         Collective; blocks. :func:`tersum.learn_table` says what ``x`` and ``weights`` are; arrays
         may differ in shape from rank to rank. InvalidArgumentError if no rank has anything to learn

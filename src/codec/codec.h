@@ -65,6 +65,13 @@ struct ClipFactors {
 };
 struct ClipMeasure;
 
+// What is to be learned of the sums of a codec that learns levels.
+struct LevelLesson {
+  uint32_t levels = 0;  // how many: 2, 4, 8 or 16
+  uint32_t block = 0;   // values under one scale, the largest magnitude of which is 1 there
+  uint32_t rows = 0;    // blocks begin anew every so many values; 0: they do not
+};
+
 // Where a slice lies in its array, and what its call knows.
 struct SlicePlace {
   size_t first = 0;                         // the slice's first value in the array
@@ -116,6 +123,12 @@ class Codec {
   // The codec of calls whose clip is learned and trusted, in place of this one; null: it learns
   // none. Its wires end as this one's do, in a report (clip_report.h). Borrowed.
   [[nodiscard]] virtual const Codec* held() const { return nullptr; }
+
+  // Of one whose levels a call site learns from its first sum, what; null: none. Borrowed.
+  [[nodiscard]] virtual const LevelLesson* lesson() const { return nullptr; }
+  // Then: the codec of calls with the levels of that table (level_tables.h), in place of this one.
+  // Blocks lie where they do here.
+  [[nodiscard]] virtual const Codec& taught(uint16_t /*table*/) const { return *this; }
 
   // True where combine() quantizes `own`, too, so that the sum does not depend on which rank takes
   // it, nor, unless SharedSums says otherwise, on the order of the contributions.

@@ -5,10 +5,22 @@
 #include "codec/codec.h"
 
 namespace tersum {
+namespace {
+
+// The codec of payloads of `spec`.
+Result<const Codec*> find_payload_codec(std::string_view spec, DataType type) {
+  Result<const Codec*> found = find_codec(spec, type, ReduceOp::kSum);
+  if (!found.ok() || found.value()->lesson() == nullptr) return found;
+  return invalid_argument("codec " + found.value()->spec().to_string() +
+                          " has no levels but those that calls learn, and so no payloads without "
+                          "a call; pass the \"table:…\" of levels that were learned");
+}
+
+}  // namespace
 
 Result<std::vector<std::byte>> encode_payload(std::string_view spec, DataType type,
                                               const void* values, size_t count, uint64_t rounding) {
-  const Result<const Codec*> found = find_codec(spec, type, ReduceOp::kSum);
+  const Result<const Codec*> found = find_payload_codec(spec, type);
   if (!found.ok()) return found.status();
   std::vector<std::byte> payload(found.value()->wire_bytes(count));
   SlicePlace place;
@@ -19,7 +31,7 @@ Result<std::vector<std::byte>> encode_payload(std::string_view spec, DataType ty
 
 Status decode_payload(std::string_view spec, DataType type, std::span<const std::byte> payload,
                       size_t count, void* values) {
-  const Result<const Codec*> found = find_codec(spec, type, ReduceOp::kSum);
+  const Result<const Codec*> found = find_payload_codec(spec, type);
   if (!found.ok()) return found.status();
   const Codec& codec = *found.value();
   const size_t wanted = codec.wire_bytes(count);

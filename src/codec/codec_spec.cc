@@ -25,8 +25,11 @@ struct SpecParts {
 };
 
 constexpr std::string_view kTablePrefix = "table:";
-// Formats that are learned before they are specs.
 constexpr std::string_view kLearnedPrefix = "kmeans:";
+// Of all modifiers but those that leave values and levels as they are.
+constexpr std::string_view kLearnedRefusal =
+    "its levels are learned for values as they are, under their largest magnitude; it takes sparse "
+    "and rows alone (nf4 has levels for what is rotated)";
 
 bool is_number(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
@@ -57,6 +60,10 @@ std::optional<size_t> find_format(std::string_view name) {
   const std::string_view full = full_format_name(name);
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].name == full) return i;
+  }
+  const auto learned = learned_rows();
+  for (size_t i = 0; i < learned.size(); ++i) {
+    if (learned[i].name == name) return size_t{kTableFormat} + 1 + i;
   }
   return {};
 }
@@ -146,7 +153,9 @@ ModifierFinding read_modifiers(const FormatRow& format, const SpecParts& parts, 
   }
   for (const ModifierRow& row : modifier_rows()) {
     if (!row.is_set(spec)) continue;
-    const std::string_view refusal = row.refusal(format, spec);
+    const bool changes_levels = row.name != "sparse" && row.name != "rows";
+    const std::string_view refusal =
+        format.learned_levels > 0 && changes_levels ? kLearnedRefusal : row.refusal(format, spec);
     if (!refusal.empty()) return {ModifierFault::kRefused, row.name, &row, refusal};
   }
   return {};
@@ -201,7 +210,7 @@ std::string known_format_names() {
     if (!names.empty()) names += ", ";
     names += row.name;
   }
-  return names + ", table:FILE";
+  return names + ", table:FILE, kmeans:K";
 }
 
 bool read_spec(std::string_view text, PlainSpec& spec) {
@@ -229,10 +238,10 @@ bool read_spec(std::string_view text, PlainSpec& spec) {
 Status explain_spec(std::string_view text) {
   const SpecParts parts = cut_spec(text);
   const std::optional<size_t> format = find_format(parts.base);
-  if (parts.base.starts_with(kLearnedPrefix)) {
-    return invalid_argument("codec " + quoted(text) +
-                            ": its levels are learned first, and the spec of what was learned is "
-                            "\"table:…\" (docs/codecs.md, \"Tables\")");
+  if (!format.has_value() && parts.base.starts_with(kLearnedPrefix)) {
+    return invalid_argument("codec " + quoted(text) + " has 2, 4, 8 or 16 levels, not " +
+                            quoted(parts.base.substr(kLearnedPrefix.size())) +
+                            "; write \"kmeans:16\"");
   }
   if (!format.has_value()) {
     const std::string nearest = nearest_base(parts.base);

@@ -13,6 +13,7 @@
 #include "codec/clip_codec.h"
 #include "codec/codec_spec.h"
 #include "codec/feedback_codec.h"
+#include "codec/kmeans_codec.h"
 #include "codec/mixed_codec.h"
 #include "codec/rows_codec.h"
 #include "codec/sparse_codec.h"
@@ -77,6 +78,9 @@ std::unique_ptr<const Codec> make_clip(const PlainSpec& spec, DataType type) {
 // NOLINTNEXTLINE(misc-no-recursion): one step for each modifier.
 std::unique_ptr<const Codec> make_codec(const PlainSpec& spec, DataType type) {
   PlainSpec inner = spec;
+  if (format_row(spec).learned_levels > 0) {
+    return make_kmeans_codec(spec, make_codec(first_spec(spec), type), type);
+  }
   if (spec.feedback) {
     inner.feedback = false;
     return make_feedback_codec(spec, make_codec(inner, type), make_codec(inner, DataType::kFloat32),

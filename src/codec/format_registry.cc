@@ -41,6 +41,10 @@ std::unique_ptr<Codec> make_table(const PlainSpec& spec, DataType type) {
   return make_element_codec(spec, table_format(level_table(spec.table).levels), type);
 }
 
+constexpr FormatRow learned_row(std::string_view name, uint8_t levels) {
+  return {name, 64, 32, 1024, true, nullptr, false, levels};
+}
+
 constexpr std::array kRows = {
     FormatRow{"exact", 0, 0, 0, false, make_exact},
     FormatRow{"bf16", 0, 0, 0, false, make_bf16},
@@ -68,7 +72,13 @@ constexpr std::array kRows = {
     FormatRow{"sum:exp", 1024, 1024, 1024, false, make_exponent_sums_codec, true},
     FormatRow{"lut2", 32, 32, 1024, false, make_paired_sums_codec, true},
     FormatRow{"table", 64, 32, 1024, true, make_table},
+    learned_row("kmeans:2", 2),
+    learned_row("kmeans:4", 4),
+    learned_row("kmeans:8", 8),
+    learned_row("kmeans:16", 16),
 };
+
+constexpr size_t kLearnedRows = 4;
 
 struct Alias {
   std::string_view name;
@@ -80,9 +90,11 @@ constexpr std::array kAliases = {Alias{"mxfp8", "mxfp8:e4m3"}, Alias{"mxfp6", "m
 
 }  // namespace
 
-const uint8_t kTableFormat = kRows.size() - 1;
+const uint8_t kTableFormat = kRows.size() - kLearnedRows - 1;
 
 std::span<const FormatRow> format_rows() { return std::span(kRows).first(kTableFormat); }
+
+std::span<const FormatRow> learned_rows() { return std::span(kRows).last(kLearnedRows); }
 
 const FormatRow& format_row(const PlainSpec& spec) { return kRows[spec.format]; }
 

@@ -50,7 +50,8 @@ struct FormatRow {
   bool rotates = false;  // takes modifiers
   // `type` is one of those that a lossy codec serves, or any for exact.
   std::unique_ptr<Codec> (*make)(const PlainSpec& spec, DataType type) = nullptr;
-  bool shares = false;  // ranks agree on scales before a sum (shared_sums.h)
+  bool shares = false;         // ranks agree on scales before a sum (shared_sums.h)
+  uint8_t learned_levels = 0;  // of a row of learned_rows()
 
   [[nodiscard]] constexpr bool has_blocks() const { return default_block != 0; }
 };
@@ -59,6 +60,9 @@ struct FormatRow {
 std::span<const FormatRow> format_rows();
 // Row of PlainSpec::format for "table:…", behind them.
 extern const uint8_t kTableFormat;
+// Those of levels that calls learn, "kmeans:16", behind that one. They have no `make` of their own:
+// kmeans_codec.h puts them together.
+std::span<const FormatRow> learned_rows();
 const FormatRow& format_row(const PlainSpec& spec);
 
 // Another name of a format: "mxfp8" for "mxfp8:e4m3", "shiftadd" for "int8". The name itself if

@@ -25,6 +25,23 @@ std::string digest_of(std::span<const float> levels) {
   return digest_name(std::span(bytes).first(levels.size_bytes()));
 }
 
+// Everything that a table points to.
+struct KeptTable {
+  std::vector<float> levels;
+  LevelTable view;
+};
+
+KnownNumbers<KeptTable>& known_tables() {
+  static auto* const tables = new KnownNumbers<KeptTable>("tables");
+  return *tables;
+}
+
+Status not_read(std::string_view name, std::string_view why) {
+  return bad_number_file(kKind, name, why);
+}
+
+}  // namespace
+
 Status check_levels(std::span<const float> levels) {
   const size_t count = levels.size();
   if (count < 2 || count > kTableLevelsMax || !std::has_single_bit(count)) {
@@ -43,23 +60,6 @@ Status check_levels(std::span<const float> levels) {
   }
   return {};
 }
-
-// Everything that a table points to.
-struct KeptTable {
-  std::vector<float> levels;
-  LevelTable view;
-};
-
-KnownNumbers<KeptTable>& known_tables() {
-  static auto* const tables = new KnownNumbers<KeptTable>("tables");
-  return *tables;
-}
-
-Status not_read(std::string_view name, std::string_view why) {
-  return bad_number_file(kKind, name, why);
-}
-
-}  // namespace
 
 Result<std::vector<float>> parse_level_table(std::string_view name, std::string_view text) {
   std::vector<float> levels;

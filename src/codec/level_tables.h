@@ -24,6 +24,9 @@ struct LevelTable {
   std::string name;               // the digest
 };
 
+// kInvalidArgument: they are no levels of a table, and which is wrong.
+Status check_levels(std::span<const float> levels);
+
 // The table's number, from 1 on. kInvalidArgument says which level is wrong.
 Result<uint16_t> register_level_table(std::span<const float> levels);
 

@@ -116,7 +116,7 @@ Status compare_descriptors(const CallDescriptor& own, int own_rank, const CallDe
   }
   if (own.codec != other.codec) return differ("the codec", own.codec, other.codec);
   if (own.flatten != other.flatten) {
-    return differ("what +flatten or +clip knows (site, channels, state)",
+    return differ("what +flatten, +clip or kmeans knows (site, channels, state)",
                   describe_digest(own.flatten), describe_digest(other.flatten));
   }
   if (own.plan != other.plan) {

@@ -33,8 +33,8 @@ struct CallDescriptor {
   std::string_view codec;  // canonical spec; views memory that outlives the descriptor
   // Of a coalesced call: the number of tensors (upper 24 bits) and a hash of their lengths; else 0.
   uint64_t tensors = 0;
-  // Of a flattened call, or one with a learned clip: digest of its sites and of what is known
-  // there; else 0.
+  // Of a flattened call, or one that learns a clip or levels: digest of its sites and of what is
+  // known there; else 0.
   uint64_t flatten = 0;
 };
 

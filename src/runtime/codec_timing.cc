@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "codec/codec.h"
+#include "codec/kmeans_codec.h"
 #include "platform/system_clock.h"
 
 namespace tersum {
@@ -32,7 +33,7 @@ Result<CodecTiming> time_codec(std::string_view spec, std::span<const float> val
   if (values.empty() || rounds == 0) {
     return invalid_argument("a codec's speed is measured on one value or more, once or more often");
   }
-  const Codec& codec = *found.value();
+  const Codec& codec = with_levels(found.value());
   const size_t count = values.size();
   std::vector<std::byte> wire(codec.wire_bytes(count));
   std::vector<float> copy(values.begin(), values.end());

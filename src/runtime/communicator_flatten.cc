@@ -55,8 +55,8 @@ Status Communicator::share_flatten(int root, int64_t timeout_ms) {
   if (bytes == kNone) {
     return {StatusCode::kInvalidArgument,
             "rank " + std::to_string(root) +
-                " cannot share what it has learned: a call with +flatten or +clip:learned is in "
-                "flight there; wait for it first"};
+                " cannot share what it has learned: a call that learns is in flight there; wait "
+                "for it first"};
   }
   saved->resize(bytes);
   TERSUM_RETURN_IF_ERROR(broadcast(saved->data(), bytes, DataType::kUint8, root, exact));

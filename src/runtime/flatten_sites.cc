@@ -9,15 +9,58 @@
 namespace tersum {
 namespace {
 
-// An entry: its key, its channels (8 bytes each) and its state. A clip's has 0 channels and then a
-// digest of its calls.
+// An entry: its key, its channels (8 bytes each) and its state. In place of channels a clip's has 0
+// and levels have 1, and then a digest of its calls.
 constexpr std::string_view kMagic = "tersumF1";
 constexpr size_t kSiteHeadBytes = 16;
-constexpr size_t kClipBytes = 8 + LearnedClip::kSavedBytes;
+constexpr size_t kClipMark = 0;
+constexpr size_t kLevelsMark = 1;
 
 Status not_saved(std::string_view what) {
   return invalid_argument("these bytes are no saved flatten states: " + std::string(what) +
                           "; pass what save_flatten() returned");
+}
+
+// The states that are keyed by a site and a digest of its calls.
+template <class Site>
+using CallSites = std::map<std::pair<uint64_t, uint64_t>, Site>;
+
+template <class Site>
+Site* find_or_make_call(CallSites<Site>& sites, uint64_t site, uint64_t call) {
+  const auto found = sites.find({site, call});
+  if (found != sites.end()) return &found->second;
+  if (sites.size() >= FlattenSites::kSitesMax) return nullptr;
+  return &sites[{site, call}];
+}
+
+template <class Site>
+void save_calls(const CallSites<Site>& sites, size_t mark, SealedWriter& saved) {
+  for (const auto& [key, entry] : sites) {
+    saved.add(key.first);
+    saved.add(mark);
+    saved.add(key.second);
+    entry.state.save(saved.add_room(decltype(entry.state)::kSavedBytes));
+  }
+}
+
+// Behind the mark. What is wrong, if anything is.
+template <class Site>
+std::string_view read_call(SealedReader& reader, uint64_t site, CallSites<Site>& sites) {
+  constexpr size_t kStateBytes = decltype(Site::state)::kSavedBytes;
+  if (reader.left() < 8 + kStateBytes) return "ends early";
+  const auto [entry, is_new] = sites.try_emplace({site, reader.take_number()});
+  if (!is_new) return "stands twice";
+  return entry->second.state.load(reader.take(kStateBytes)) ? "" : "has no state";
+}
+
+template <class Site>
+bool put_calls(const CallSites<Site>& loaded, CallSites<Site>& sites) {
+  for (const auto& [key, entry] : loaded) {
+    Site* const site = find_or_make_call(sites, key.first, key.second);
+    if (site == nullptr) return false;
+    site->state = entry.state;
+  }
+  return true;
 }
 
 }  // namespace
@@ -34,19 +77,22 @@ FlattenSite* FlattenSites::find_or_make(uint64_t site, size_t channels) {
 }
 
 ClipSite* FlattenSites::find_or_make_clip(uint64_t site, uint64_t call) {
-  const auto found = clips_.find({site, call});
-  if (found != clips_.end()) return &found->second;
-  if (clips_.size() >= kSitesMax) return nullptr;
-  return &clips_[{site, call}];
+  return find_or_make_call(clips_, site, call);
+}
+
+LevelsSite* FlattenSites::find_or_make_levels(uint64_t site, uint64_t codec) {
+  return find_or_make_call(levels_, site, codec);
 }
 
 Status FlattenSites::check_idle() const {
   const auto is_busy = [](const auto& entry) { return !entry.second.line.empty(); };
   if (std::none_of(sites_.begin(), sites_.end(), is_busy) &&
-      std::none_of(clips_.begin(), clips_.end(), is_busy)) {
+      std::none_of(clips_.begin(), clips_.end(), is_busy) &&
+      std::none_of(levels_.begin(), levels_.end(), is_busy)) {
     return {};
   }
-  return invalid_argument("a call with +flatten or +clip is in flight; wait() for it first");
+  return invalid_argument(
+      "a call with +flatten, +clip or kmeans is in flight; wait() for it first");
 }
 
 Status FlattenSites::reset(std::optional<uint64_t> site) {
@@ -57,23 +103,20 @@ Status FlattenSites::reset(std::optional<uint64_t> site) {
   // The room of a site, too: ranks that know the same have the same room left.
   std::erase_if(sites_, is_meant);
   std::erase_if(clips_, is_meant);
+  std::erase_if(levels_, is_meant);
   return {};
 }
 
 Result<std::vector<std::byte>> FlattenSites::save() const {
   TERSUM_RETURN_IF_ERROR(check_idle());
-  SealedWriter saved(kMagic, sites_.size() + clips_.size());
+  SealedWriter saved(kMagic, sites_.size() + clips_.size() + levels_.size());
   for (const auto& [key, entry] : sites_) {
     saved.add(key.first);
     saved.add(key.second);
     entry.state.save(saved.add_room(entry.state.saved_bytes()));
   }
-  for (const auto& [key, entry] : clips_) {
-    saved.add(key.first);
-    saved.add(0);
-    saved.add(key.second);
-    entry.state.save(saved.add_room(LearnedClip::kSavedBytes));
-  }
+  save_calls(clips_, kClipMark, saved);
+  save_calls(levels_, kLevelsMark, saved);
   return std::move(saved).seal();
 }
 
@@ -87,14 +130,11 @@ Result<FlattenSites::Loaded> FlattenSites::read(std::span<const std::byte> saved
     if (reader.left() < kSiteHeadBytes) return not_saved("they end early");
     const uint64_t site = reader.take_number();
     const Key key{site, reader.take_number()};
-    if (key.second == 0) {
-      if (reader.left() < kClipBytes) return not_saved("they end early");
-      const ClipKey clip{site, reader.take_number()};
-      const auto [entry, is_new] = loaded.clips.try_emplace(clip);
-      if (!is_new) return not_saved(name + " stands twice");
-      if (!entry->second.state.load(reader.take(LearnedClip::kSavedBytes))) {
-        return not_saved(name + " has no clip");
-      }
+    if (key.second == kClipMark || key.second == kLevelsMark) {
+      const std::string_view fault = key.second == kClipMark
+                                         ? read_call(reader, site, loaded.clips)
+                                         : read_call(reader, site, loaded.levels);
+      if (!fault.empty()) return not_saved(name + " " + std::string(fault));
       continue;
     }
     if (key.second < 2 || key.second > ChannelState::kChannelsMax || loaded.sites.contains(key)) {
@@ -116,12 +156,8 @@ Status FlattenSites::put(Loaded loaded) {
     if (site == nullptr) return full;
     site->state = std::move(entry.state);
   }
-  for (const auto& [key, entry] : loaded.clips) {
-    ClipSite* const site = find_or_make_clip(key.first, key.second);
-    if (site == nullptr) return full;
-    site->state = entry.state;
-  }
-  return {};
+  const bool has_room = put_calls(loaded.clips, clips_) && put_calls(loaded.levels, levels_);
+  return has_room ? Status() : full;
 }
 
 Status FlattenSites::load(std::span<const std::byte> saved) {

@@ -1,4 +1,5 @@
-// FlattenSites: what +flatten and +clip:learned have learned, for every call site of one member.
+// FlattenSites: what +flatten, +clip:learned and kmeans have learned, for every call site of one
+// member.
 //
 // A *site* is a place in a program that calls again and again with arrays of the same channels, or
 // of the same length: a name or a key of the caller's. Calls of one site run one after the other,
@@ -19,6 +20,7 @@
 
 #include "codec/channel_state.h"
 #include "codec/learned_clip.h"
+#include "codec/learned_levels.h"
 #include "tersum/data_type.h"
 #include "tersum/status.h"
 
@@ -45,6 +47,10 @@ struct ClipSite : SiteLine {
   LearnedClip state;
 };
 
+struct LevelsSite : SiteLine {
+  LearnedLevels state;
+};
+
 class FlattenSites {
  public:
   // Sites beyond that are not kept: their calls do with Hadamard alone. One of 4,096 channels takes
@@ -61,6 +67,9 @@ class FlattenSites {
   // room: such calls have the scales of blocks.
   ClipSite* find_or_make_clip(uint64_t site, uint64_t call);
 
+  // `codec`: a digest of the spec. Null if there is no more room: such calls learn no levels.
+  LevelsSite* find_or_make_levels(uint64_t site, uint64_t codec);
+
   // Of `site`, or of all. kInvalidArgument while a call is in flight there: nothing has changed.
   Status reset(std::optional<uint64_t> site);
   // All states, as docs/wire-format.md says; kInvalidArgument while a call is in flight.
@@ -71,10 +80,11 @@ class FlattenSites {
 
  private:
   using Key = std::pair<uint64_t, size_t>;        // site, channels
-  using ClipKey = std::pair<uint64_t, uint64_t>;  // site, call
+  using CallKey = std::pair<uint64_t, uint64_t>;  // site, digest of its calls
   struct Loaded {
     std::map<Key, FlattenSite> sites;
-    std::map<ClipKey, ClipSite> clips;
+    std::map<CallKey, ClipSite> clips;
+    std::map<CallKey, LevelsSite> levels;
   };
 
   [[nodiscard]] Status check_idle() const;
@@ -84,7 +94,8 @@ class FlattenSites {
 
   uint32_t every_ = 1;
   std::map<Key, FlattenSite> sites_;
-  std::map<ClipKey, ClipSite> clips_;
+  std::map<CallKey, ClipSite> clips_;
+  std::map<CallKey, LevelsSite> levels_;
 };
 
 }  // namespace tersum

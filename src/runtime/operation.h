@@ -43,6 +43,7 @@ class FeedbackSite;
 class SharedSums;
 struct ClipSite;
 struct FlattenSite;
+struct LevelsSite;
 class Member;
 class Node;
 
@@ -62,8 +63,9 @@ struct CallRequest {
   uint64_t call = 0;      // sequence number or key
   uint64_t tensors = 0;   // checksum of what the array is made of; 0: one array
   size_t channels = 0;    // of a flattened call; 0: it is none
-  uint64_t site = 0;      // where it is flattened, or learns a clip
+  uint64_t site = 0;      // where it is flattened, or learns a clip or levels
   uint64_t clip = 0;      // of a call that learns one, what its kind have in common; 0: it is none
+  uint64_t levels = 0;    // of one that learns levels, digest of its codec; 0: it learns none
   uint64_t rounding = 0;  // key of the random numbers of +sr
   uint64_t feedback = 0;  // key of the site whose losses are kept; 0: none
   AddedTerms added;       // to the input
@@ -124,6 +126,8 @@ class Operation final : public WorkImpl {
   bool take_site(Node& node);
   void leave_site(bool ended_well);
   Status take_clip();
+  Status take_levels();
+  Status change_codec(const Codec& codec);
   void read_payload(const Codec& codec, const std::byte* wire, size_t first, size_t count);
   void send_ready(Node& node);
   // Shared scales (operation_scales.cc).
@@ -198,6 +202,7 @@ class Operation final : public WorkImpl {
   ClipSite* clip_ = nullptr;          // and of one that learns a clip
   ClipFactors clips_;                 // there, once the site is this call's
   ClipReport reports_;                // of this call's slices so far
+  LevelsSite* levels_ = nullptr;      // and of one for which levels are not known yet
   FeedbackSite* feedback_ = nullptr;  // and of one with +feedback
   float* owed_ = nullptr;             // there, once the site is this call's
   bool resting_ = false;              // until the site's calls before this one have ended

@@ -22,6 +22,11 @@ void Operation::enter_site() {
     clip_ = member_->flatten.find_or_make_clip(request_.site, request_.clip);
     if (clip_ != nullptr) clip_->enter(this);
   }
+  if (request_.levels != 0) {
+    Member& keeper = member_->parent ? *member_->parent : *member_;
+    levels_ = keeper.flatten.find_or_make_levels(request_.site, request_.levels);
+    if (levels_ != nullptr) levels_->enter(this);
+  }
   if (request_.feedback != 0) {
     Member& keeper = member_->parent ? *member_->parent : *member_;
     feedback_ = keeper.feedback.find_or_make(request_.feedback);
@@ -33,6 +38,7 @@ void Operation::enter_site() {
 bool Operation::take_site(Node& node) {
   if (site_ != nullptr && !site_->holds(this)) return false;
   if (clip_ != nullptr && !clip_->holds(this)) return false;
+  if (levels_ != nullptr && !levels_->holds(this)) return false;
   if (feedback_ != nullptr && !feedback_->holds(this)) return false;
   resting_ = false;
   if (feedback_ != nullptr) {
@@ -43,11 +49,11 @@ bool Operation::take_site(Node& node) {
     descriptor_.flatten = mix_digests(request_.site, site_->state.digest());
     outliers_.reset(request_.count);
   }
-  if (clip_ != nullptr) {
-    if (const Status held = take_clip(); !held.ok()) {
-      fail(node, held);
-      return true;
-    }
+  Status taken = clip_ == nullptr ? Status() : take_clip();
+  if (taken.ok() && levels_ != nullptr) taken = take_levels();
+  if (!taken.ok()) {
+    fail(node, taken);
+    return true;
   }
   send_ready(node);
   if (early_.empty()) return true;  // as in every call that did not rest
@@ -70,6 +76,15 @@ void Operation::leave_site(bool ended_well) {
     clip_->leave(this);
     clip_ = nullptr;
   }
+  if (levels_ != nullptr) {
+    // Every rank must have the whole sum.
+    if (ended_well && request_.collective == Collective::kAllReduce) {
+      levels_->state.learn(*request_.codec->lesson(), request_.output, request_.count,
+                           request_.type, outliers_);
+    }
+    levels_->leave(this);
+    levels_ = nullptr;
+  }
   if (site_ == nullptr) return;
   if (ended_well) {
     site_->state.observe(request_.output, request_.count, request_.type, member_->flatten.every(),
@@ -79,8 +94,7 @@ void Operation::leave_site(bool ended_well) {
   site_ = nullptr;
 }
 
-// Under a clip that is trusted slices have another length, so the plan is cut anew; its kind stays,
-// by which the clip is judged.
+// Under a clip that is trusted the plan is cut anew; its kind stays, by which the clip is judged.
 Status Operation::take_clip() {
   const LearnedClip& state = clip_->state;
   reports_ = {};
@@ -88,8 +102,29 @@ Status Operation::take_clip() {
   const uint64_t known = mix_digests(mix_digests(request_.site, request_.clip), state.digest());
   descriptor_.flatten = mix_digests(descriptor_.flatten, known);
   if (!state.holds(!call_.plan->replicated)) return {};
-  TERSUM_RETURN_IF_ERROR(resolve_plan(PlanRequest(call_.plan->request), *request_.codec->held(),
-                                      member_->limits, call_.plan));
+  return change_codec(*request_.codec->held());
+}
+
+// Levels that are known stay as they are, so the calls behind this one need not wait for it.
+Status Operation::take_levels() {
+  const LearnedLevels& state = levels_->state;
+  const uint64_t known = mix_digests(mix_digests(request_.site, request_.levels), state.digest());
+  descriptor_.flatten = mix_digests(descriptor_.flatten, known);
+  if (!state.known()) {
+    outliers_.reset(request_.count);
+    return {};
+  }
+  const Result<uint16_t> table = register_level_table(state.levels());
+  levels_->leave(this);
+  levels_ = nullptr;
+  if (!table.ok()) return table.status();
+  return change_codec(request_.codec->taught(table.value()));
+}
+
+// Slices have another length then.
+Status Operation::change_codec(const Codec& codec) {
+  TERSUM_RETURN_IF_ERROR(
+      resolve_plan(PlanRequest(call_.plan->request), codec, member_->limits, call_.plan));
   call_.restart();
   return {};
 }
@@ -98,7 +133,9 @@ Status Operation::take_clip() {
 // Every rank reads these payloads once, so all of them learn the same.
 void Operation::read_payload(const Codec& codec, const std::byte* wire, size_t first,
                              size_t count) {
-  if (site_ != nullptr) codec.gathered(1).mark_outliers(wire, count, first, outliers_);
+  if (site_ != nullptr || levels_ != nullptr) {
+    codec.gathered(1).mark_outliers(wire, count, first, outliers_);
+  }
   if (clip_ == nullptr) return;
   const std::byte* const end = wire + codec.wire_bytes(count);
   const ClipReport report = read_clip_report(end - kClipReportBytes);

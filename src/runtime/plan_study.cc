@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "codec/codec.h"
+#include "codec/kmeans_codec.h"
 #include "codec/shared_sums.h"
 #include "plan/collective_rules.h"
 #include "plan/cost_model.h"
@@ -86,8 +87,9 @@ Result<PlanStudy> study_plans(const PlanStudyOptions& options) {
   }
   Result<std::shared_ptr<const Topology>> topology = topology_of(options);
   if (!topology.ok()) return topology.status();
-  const Result<const Codec*> codec = find_codec(options.codec, options.type, ReduceOp::kSum);
-  if (!codec.ok()) return codec.status();
+  const Result<const Codec*> found = find_codec(options.codec, options.type, ReduceOp::kSum);
+  if (!found.ok()) return found.status();
+  const Codec& codec = with_levels(found.value());
   const size_t element_bytes = tersum::element_bytes(options.type);
   const size_t count = options.bytes / element_bytes;
 
@@ -96,7 +98,7 @@ Result<PlanStudy> study_plans(const PlanStudyOptions& options) {
   request.topology = topology.value().get();
   request.value_bytes = static_cast<double>(count * element_bytes);
   request.element_bytes = static_cast<double>(element_bytes);
-  request.codec = typical_codec_rates(codec.value()->spec().to_string());
+  request.codec = typical_codec_rates(codec.spec().to_string());
   request.machine.cores = options.cores;
   request.machine.one_machine = options.one_machine;
 
@@ -104,13 +106,12 @@ Result<PlanStudy> study_plans(const PlanStudyOptions& options) {
   study.topology = topology.value()->name;
   study.ranks = topology.value()->ranks();
   study.hosts = topology.value()->host_count();
-  TERSUM_RETURN_IF_ERROR(check_sum_ranks(*codec.value(), static_cast<uint32_t>(study.ranks)));
-  study.wire_bytes = mean_wire_bytes(*codec.value(), count, options.collective, study.ranks) +
-                     agreed_wire_bytes(*codec.value(), count, options.collective, study.ranks);
+  TERSUM_RETURN_IF_ERROR(check_sum_ranks(codec, static_cast<uint32_t>(study.ranks)));
+  study.wire_bytes = mean_wire_bytes(codec, count, options.collective, study.ranks) +
+                     agreed_wire_bytes(codec, count, options.collective, study.ranks);
   if (count > 0) request.codec.wire_ratio = study.wire_bytes / request.value_bytes;
   study.bound_s = wire_bound_s(request);
-  study.plans =
-      predictions_of(price_plans(request), *codec.value(), options.collective, study.ranks);
+  study.plans = predictions_of(price_plans(request), codec, options.collective, study.ranks);
   return study;
 }
 

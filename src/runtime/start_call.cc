@@ -161,6 +161,12 @@ bool learns_clip(const Member& member, const CallArguments& arguments, const Cod
          arguments.count > 0 && member.size() > 1;
 }
 
+// Sums of one rank teach nobody, and of what is only copied nobody learns.
+bool has_lesson(const Member& member, const CallArguments& arguments, const Codec& codec) {
+  return codec.lesson() != nullptr && reduces(arguments.collective) && arguments.count > 0 &&
+         member.size() > 1;
+}
+
 // What calls have in common that learn one clip: all but the values, and the site.
 uint64_t clip_kind(const CallArguments& arguments, const Codec& codec) {
   uint64_t kind = mix_digests(text_digest(codec.spec().to_string()), arguments.count);
@@ -181,6 +187,23 @@ Status check_feedback(const CallArguments& arguments, const CallOptions& options
   return invalid_argument("codec " + codec.spec().to_string() +
                           " keeps what a site's calls lose, and this call names none; pass a site, "
                           "such as the tensor's name");
+}
+
+// What has a state from call to call, and where.
+void name_sites(const Member& member, const CallArguments& arguments, const CallOptions& options,
+                CallRequest& request) {
+  const Codec& codec = *request.codec;
+  if (is_flattened(arguments, options, codec)) request.channels = options.channels;
+  if (learns_clip(member, arguments, codec)) request.clip = clip_kind(arguments, codec);
+  if (has_lesson(member, arguments, codec)) request.levels = text_digest(codec.spec().to_string());
+  if (request.channels != 0 || request.clip != 0 || request.levels != 0) {
+    request.site = arguments.site != 0 ? arguments.site : text_digest(options.site);
+  }
+  if (feeds_back(arguments, codec)) {
+    // Tensors of several types may be summed under one name.
+    request.feedback =
+        mix_digests(site_of(arguments, options), static_cast<uint64_t>(arguments.type));
+  }
 }
 
 // A pooled operation that nobody refers to any more, or a new one. Requires member.mutex.
@@ -233,19 +256,7 @@ Result<std::shared_ptr<Operation>> start_call(const std::shared_ptr<Member>& mem
                      : plan_needed(*codec.value(), arguments.collective, member->size());
   request.root = arguments.root;
   request.tensors = arguments.tensors;
-  if (is_flattened(arguments, options, *codec.value())) {
-    request.channels = options.channels;
-    request.site = arguments.site != 0 ? arguments.site : text_digest(options.site);
-  }
-  if (learns_clip(*member, arguments, *codec.value())) {
-    request.clip = clip_kind(arguments, *codec.value());
-    request.site = arguments.site != 0 ? arguments.site : text_digest(options.site);
-  }
-  if (feeds_back(arguments, *codec.value())) {
-    // Tensors of several types may be summed under one name.
-    request.feedback =
-        mix_digests(site_of(arguments, options), static_cast<uint64_t>(arguments.type));
-  }
+  name_sites(*member, arguments, options, request);
   if (options.residual != nullptr || options.bias != nullptr) {
     request.added = {options.residual, options.bias, std::max<size_t>(options.bias_count, 1)};
   }

@@ -344,7 +344,7 @@ def test_states_that_differ_are_an_error_and_not_noise(run_group: Run) -> None:
         reduce(0)
         if group.rank == 1:
             group.reset_flatten()
-        with pytest.raises(tersum.DisagreementError, match=r"\+flatten or \+clip knows"):
+        with pytest.raises(tersum.DisagreementError, match=r"\+flatten, \+clip or kmeans knows"):
             reduce(1)
         group.reset_flatten()
         return reduce(0)
@@ -355,11 +355,11 @@ def test_states_that_differ_are_an_error_and_not_noise(run_group: Run) -> None:
 def test_ranks_that_name_other_sites_or_shapes_disagree(run_group: Run) -> None:
     def body(group: tersum.Communicator) -> None:
         x = small(0)[group.rank]
-        with pytest.raises(tersum.DisagreementError, match=r"\+flatten or \+clip knows"):
+        with pytest.raises(tersum.DisagreementError, match=r"\+flatten, \+clip or kmeans knows"):
             group.all_reduce(x, codec="int6+flatten", site=f"rank {group.rank}")
-        with pytest.raises(tersum.DisagreementError, match=r"\+flatten or \+clip knows"):
+        with pytest.raises(tersum.DisagreementError, match=r"\+flatten, \+clip or kmeans knows"):
             group.all_reduce(x if group.rank else x.T, codec="int6+flatten")
-        with pytest.raises(tersum.DisagreementError, match=r"\+flatten or \+clip knows"):
+        with pytest.raises(tersum.DisagreementError, match=r"\+flatten, \+clip or kmeans knows"):
             group.all_reduce(x if group.rank else x.reshape(-1), codec="int6+flatten")
         group.all_reduce(x, codec="int6+flatten")
 

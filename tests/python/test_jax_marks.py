@@ -33,6 +33,7 @@ MARKS = [
     "sum8/256",
     "int6/64+flatten",
     "int4/128+clip:learned",
+    "kmeans:16/64",
     "int2/32+feedback",
     "int4/64+adaptive",
     "nf4/64+sr",

@@ -205,12 +205,6 @@ def test_ranks_with_other_tables_disagree(run_group: Run) -> None:
     assert all("codec" in message for message in run_group(2, body))
 
 
-def test_what_is_not_learned_yet_is_no_codec() -> None:
-    refused = pytest.raises(tersum.InvalidArgumentError, match="learned first")
-    with tersum.Communicator(0, 1) as group, refused:
-        group.all_reduce(np.ones(4, np.float32), codec="kmeans:16")
-
-
 def test_levels_are_learned_from_captured_calls(
     run_group: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

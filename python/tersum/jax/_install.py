@@ -82,7 +82,8 @@ def install(
     - ``transport``: ``"auto"``, ``"tcp"``, ``"shm"``; ``listen_address`` (an address or interface),
       ``listen_port`` and ``tcp_streams`` as in :class:`tersum.Communicator`.
     - ``flatten_every``: of codecs with ``+flatten``: in how many runs an operation's result is
-      looked at once; ``flatten_state``, also with ``+clip:learned``: what :func:`save_flatten` of
+      looked at once; ``flatten_state``, also with ``+clip:learned`` and
+      ``"kmeans:K"``: what :func:`save_flatten` of
       an earlier run gave.
     - ``feedback_state``: of codecs with ``+feedback``: what :func:`save_feedback` gave in this
       process in an earlier run.
@@ -155,7 +156,7 @@ def stats() -> Stats:
 
 
 def save_flatten() -> bytes:
-    """What operations with ``+flatten`` or ``+clip:learned`` have learned so far, for
+    """What operations with ``+flatten``, ``+clip:learned`` or ``"kmeans:K"`` have learned, for
     ``install(flatten_state=)`` of a later run, or :func:`load_flatten`.
 
     Waits for the programs in flight. Every process of the job has the same for groups that it is

@@ -1,6 +1,6 @@
-"""+flatten and +clip:learned in JAX: every rewritten operation, and every iteration of a loop,
-learns channels or a clip of its own, and all devices end with the same bits. In any number of
-processes; prints ``ok digest``."""
+"""+flatten, +clip:learned and kmeans in JAX: every rewritten operation, and every iteration of a
+loop, learns channels, a clip or levels of its own, and all devices end with the same bits. In any
+number of processes; prints ``ok digest``."""
 
 from __future__ import annotations
 
@@ -105,7 +105,12 @@ def main() -> None:
     blocks, _ = errors_of("int2/32", sizes, 2)
     np.testing.assert_allclose(clipped[:2], blocks, rtol=1e-5)  # two calls are too few to trust
     assert (clipped[-1] < 0.75 * blocks.min(0)).all(), (clipped, blocks)
-    bits += clipped_bits
+    learned, learned_bits = errors_of("kmeans:16/64", sizes, 3)
+    fine, _ = errors_of("int8/64", sizes, 1)
+    np.testing.assert_allclose(learned[0], fine[0], rtol=1e-5)  # the first sums teach the levels
+    fixed, _ = errors_of("nf4/64", sizes, 3)
+    assert (3 * fine[0] < learned[1:]).all() and (learned[1:] < 1.05 * fixed[1:]).all(), learned
+    bits += clipped_bits + learned_bits
     print(f"ok {hashlib.sha256(bits).hexdigest()[:16]}", flush=True)
 
 

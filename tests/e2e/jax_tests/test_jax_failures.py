@@ -71,7 +71,7 @@ def test_flatten_states_that_differ_are_an_error_and_not_noise() -> None:
         assert len(messages) == 2, output
         for seconds, message in messages:
             assert float(seconds) < SLACK_S
-            assert "what +flatten or +clip knows" in message, message
+            assert "what +flatten, +clip or kmeans knows" in message, message
             assert "FAILED_PRECONDITION" in message, message
         assert "step" not in output  # nothing was summed under states that differ
         assert output.rstrip().endswith("equal again"), output

@@ -111,7 +111,9 @@ TEST(LevelTables, WrongOnesAreRefusedWithThePlace) {
   EXPECT_THAT(error_of(golden_tables()[0] + "/48"), HasSubstr("32, 64, 128"));
   EXPECT_THAT(error_of(golden_tables()[0] + "+floor"), HasSubstr("only the MX formats"));
   EXPECT_THAT(error_of("table"), HasSubstr("table:FILE"));
-  EXPECT_THAT(error_of("kmeans:16/64"), HasSubstr("learned first"));
+  EXPECT_THAT(error_of("kmeans:12/64"), HasSubstr("2, 4, 8 or 16 levels, not \"12\""));
+  EXPECT_THAT(error_of("kmeans:16/48"), HasSubstr("32, 64, 128"));
+  EXPECT_THAT(error_of("kmeans:16+hadamard"), HasSubstr("sparse and rows alone"));
 }
 
 TEST(LevelTables, ZerosStayZerosAndEveryValueGetsItsNearestLevel) {
