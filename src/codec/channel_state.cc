@@ -7,6 +7,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "codec/kernels/dense_elements.h"
+#include "codec/observed_rows.h"
 #include "codec/value_kind.h"
 
 namespace tersum {
@@ -77,23 +78,36 @@ ChannelState::ChannelState(size_t channels) : mean_squares_(channels), observed_
 void ChannelState::observe(const void* sums, size_t count, DataType type, uint32_t every,
                            const OutlierPlaces& outliers) {
   TERSUM_CHECK(count % channels() == 0 && every >= 1);
-  const bool looks = rows_ < kRowsMin || calls_ % every == 0;
+  const bool looked = looks(every);
   ++calls_;
-  if (looks && learn(sums, count / channels(), type, outliers)) derive_factors();
+  const size_t rows = count / channels();
+  const size_t row_bytes = channels() * element_bytes(type);
+  const auto row_of = [&](size_t row) {
+    return static_cast<const std::byte*>(sums) + row * row_bytes;
+  };
+  if (looked && learn(row_of, rows, row_step(rows), type, outliers)) derive_factors();
+  derive_digest();
+}
+
+void ChannelState::observe(const ObservedRows& rows, const OutlierPlaces& outliers) {
+  ++calls_;
+  const auto row_of = [&](size_t row) { return reinterpret_cast<const std::byte*>(rows.row(row)); };
+  if (learn(row_of, rows.rows() * rows.step(), rows.step(), DataType::kFloat32, outliers)) {
+    derive_factors();
+  }
   derive_digest();
 }
 
 // False where there is nothing to learn from.
-bool ChannelState::learn(const void* sums, size_t rows, DataType type,
+template <class RowOf>
+bool ChannelState::learn(const RowOf& row_of, size_t rows, size_t step, DataType type,
                          const OutlierPlaces& outliers) {
   if (rows == 0) return false;
-  const size_t step = (rows + kRowsObserved - 1) / kRowsObserved;
-  const size_t row_bytes = channels() * element_bytes(type);
   std::fill(observed_.begin(), observed_.end(), 0.0);
   if (!outliers.is_empty()) dense_row_.resize(channels());
   uint64_t seen = 0;
   for (size_t row = 0; row < rows; row += step, ++seen) {
-    const std::byte* const values = static_cast<const std::byte*>(sums) + row * row_bytes;
+    const std::byte* const values = row_of(row);
     if (outliers.is_empty()) {
       add_row(type, values, channels(), observed_.data());
       continue;

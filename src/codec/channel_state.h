@@ -23,6 +23,8 @@
 
 namespace tersum {
 
+class ObservedRows;
+
 class ChannelState {
  public:
   // Below that many rows the diagonal costs more than it gains: 1 row makes the error 1.39 times
@@ -49,11 +51,19 @@ class ChannelState {
   [[nodiscard]] size_t channels() const { return mean_squares_.size(); }
   [[nodiscard]] uint64_t rows() const { return rows_; }
 
+  // Between rows that are looked at.
+  [[nodiscard]] static size_t row_step(size_t rows) {
+    return (rows + kRowsObserved - 1) / kRowsObserved;
+  }
+  // Whether the next call's result will be looked at.
+  [[nodiscard]] bool looks(uint32_t every) const { return rows_ < kRowsMin || calls_ % every == 0; }
   // A call's result: `count` values, a multiple of channels(). Every `every`-th call is looked at,
   // and all of them until kRowsMin rows were. Values that are not finite leave the state as it is.
   // `outliers`: the finite values there count as 0, since the diagonal is for what is left of them.
   void observe(const void* sums, size_t count, DataType type, uint32_t every,
                const OutlierPlaces& outliers = {});
+  // The same of a result that has been read already, where looks() said so.
+  void observe(const ObservedRows& rows, const OutlierPlaces& outliers);
 
   // Null while fewer than kRowsMin rows were seen, or all of them were zero. Valid until the next
   // observe() or reset().
@@ -68,7 +78,10 @@ class ChannelState {
   [[nodiscard]] bool load(std::span<const std::byte> from);
 
  private:
-  bool learn(const void* sums, size_t rows, DataType type, const OutlierPlaces& outliers);
+  // `row_of(r)`: where row r of the array is.
+  template <class RowOf>
+  bool learn(const RowOf& row_of, size_t rows, size_t step, DataType type,
+             const OutlierPlaces& outliers);
   void derive_digest();
   void derive_factors();
 

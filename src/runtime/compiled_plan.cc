@@ -156,6 +156,16 @@ void order_jobs(const std::vector<Step>& steps, CompiledPlan& plan) {
   }
 }
 
+// The same spec for float32, of a codec with +flatten for 16 bits; else null.
+const Codec* wide_codec(const Codec& codec) {
+  if (!codec.flattens() || codec.value_type() == DataType::kFloat32) return nullptr;
+  const Result<const Codec*> wide =
+      find_codec(codec.spec().to_string(), DataType::kFloat32, ReduceOp::kSum);
+  TERSUM_CHECK(wide.ok());
+  // Under a clip that is held slices are others.
+  return codec.held() == &codec ? wide.value()->held() : wide.value();
+}
+
 }  // namespace
 
 int find_flow(const std::vector<std::pair<uint64_t, uint32_t>>& lookup, uint32_t chunk,
@@ -185,6 +195,10 @@ Result<std::shared_ptr<const CompiledPlan>> compile_plan(const PlanRequest& requ
   const bool is_direct = plan->replicated || request.kind == PlanKind::kTwoStep;
   plan->codec = summing_codec(codec, plan->gathered_ranks, !is_direct);
   plan->gathered = &plan->codec->gathered(plan->gathered_ranks);
+  if (const Codec* const wide = wide_codec(codec)) {
+    plan->wide = summing_codec(*wide, plan->gathered_ranks, !is_direct);
+    plan->wide_gathered = &plan->wide->gathered(plan->gathered_ranks);
+  }
   size_t chunk_values = 0;
   for (const ChunkRange& range : source.chunks) {
     chunk_values = std::max(chunk_values, range.end - range.begin);

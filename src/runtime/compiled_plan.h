@@ -88,6 +88,10 @@ struct CompiledPlan {
   // Of finished sums on their way to everybody: `codec` for as many contributions as they hold.
   const Codec* gathered = nullptr;
   uint32_t gathered_ranks = 1;
+  // Of 16-bit values with +flatten: the same two for float32, which tell what payloads hold before
+  // it is rounded; else null.
+  const Codec* wide = nullptr;
+  const Codec* wide_gathered = nullptr;
   SliceLimits limits;  // and under which
   bool replicated = false;
   size_t slice_values = 1;

@@ -27,6 +27,7 @@
 
 #include "codec/clip_report.h"
 #include "codec/codec.h"
+#include "codec/observed_rows.h"
 #include "codec/outlier_places.h"
 #include "codec/streamed_payload.h"
 #include "runtime/call_descriptor.h"
@@ -129,6 +130,10 @@ class Operation final : public WorkImpl {
   Status take_levels();
   Status change_codec(const Codec& codec);
   void read_payload(const Codec& codec, const std::byte* wire, size_t first, size_t count);
+  void read_gathered(const PlanRun& run, const std::byte* wire, size_t count,
+                     const SlicePlace& place);
+  void read_replicated(const PlanRun& run, size_t count, const CombineFinish& finish,
+                       const SlicePlace& place);
   void send_ready(Node& node);
   // Shared scales (operation_scales.cc).
   Status begin_scales();
@@ -199,6 +204,8 @@ class Operation final : public WorkImpl {
   bool begun_ = false;
   FlattenSite* site_ = nullptr;       // from begin() to the end of a flattened call
   OutlierPlaces outliers_;            // there, of this call's slices so far
+  ObservedRows rows_;                 // and, of 16-bit types, what they hold before it is rounded
+  std::vector<float> wide_;           // scratch of one slice of that
   ClipSite* clip_ = nullptr;          // and of one that learns a clip
   ClipFactors clips_;                 // there, once the site is this call's
   ClipReport reports_;                // of this call's slices so far

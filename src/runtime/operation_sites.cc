@@ -1,5 +1,6 @@
 // The part of Operation that knows of call sites: what earlier calls there have learned or lost,
 // and what this one leaves.
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -48,6 +49,11 @@ bool Operation::take_site(Node& node) {
   if (site_ != nullptr) {
     descriptor_.flatten = mix_digests(request_.site, site_->state.digest());
     outliers_.reset(request_.count);
+    rows_.clear();
+    if (call_.plan->wide != nullptr && member_->size() > 1 &&
+        site_->state.looks(member_->flatten.every())) {
+      rows_.reset(request_.count, request_.channels);
+    }
   }
   Status taken = clip_ == nullptr ? Status() : take_clip();
   if (taken.ok() && levels_ != nullptr) taken = take_levels();
@@ -86,10 +92,13 @@ void Operation::leave_site(bool ended_well) {
     levels_ = nullptr;
   }
   if (site_ == nullptr) return;
-  if (ended_well) {
+  if (ended_well && !rows_.is_empty()) {
+    site_->state.observe(rows_, outliers_);
+  } else if (ended_well) {
     site_->state.observe(request_.output, request_.count, request_.type, member_->flatten.every(),
                          outliers_);
   }
+  rows_.clear();
   site_->leave(this);
   site_ = nullptr;
 }
@@ -127,6 +136,36 @@ Status Operation::change_codec(const Codec& codec) {
       resolve_plan(PlanRequest(call_.plan->request), codec, member_->limits, call_.plan));
   call_.restart();
   return {};
+}
+
+// Of a finished sum.
+void Operation::read_gathered(const PlanRun& run, const std::byte* wire, size_t count,
+                              const SlicePlace& place) {
+  read_payload(run.plan->codec_of(FlowPhase::kGather), wire, place.first, count);
+  if (rows_.is_empty()) return;
+  const Codec& codec = *run.plan->wide_gathered;
+  const size_t block = codec.block();
+  rows_.read_stretches(place.first, count, [&](size_t begin, size_t part, float* to) {
+    const size_t offset = begin - place.first;
+    const size_t from = offset / block * block;
+    const size_t whole = (offset + part - from + block - 1) / block * block;
+    const size_t decoded = std::min(whole, count - from);
+    wide_.resize(std::max(wide_.size(), decoded));
+    codec.decode_part(wire, count, from, decoded, wide_.data(), place);
+    std::copy_n(wide_.data() + (offset - from), part, to);
+  });
+}
+
+// Of contributions that every rank adds up, in wires_.
+void Operation::read_replicated(const PlanRun& run, size_t count, const CombineFinish& finish,
+                                const SlicePlace& place) {
+  for (const std::byte* wire : wires_) read_payload(*run.plan->codec, wire, place.first, count);
+  if (rows_.is_empty()) return;
+  wide_.resize(std::max(wide_.size(), count));
+  run.plan->wide->combine(wires_, nullptr, 0, count, finish, nullptr, wide_.data(), place);
+  rows_.read_stretches(place.first, count, [&](size_t begin, size_t part, float* to) {
+    std::copy_n(wide_.data() + (begin - place.first), part, to);
+  });
 }
 
 // What travels with a finished sum; or, where all ranks add up the same, with each contribution.

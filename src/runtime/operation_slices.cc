@@ -247,8 +247,7 @@ void Operation::add_up(PlanRun& run, const ChunkRole& role, const FlowRange& out
   combine(run, run.own_slice(role, slice), role.own_index, count, end, wire,
           role.finishes ? run.output_slice(role, slice) : nullptr, place_of(run, role, slice));
   if (role.finishes && wire != nullptr) {
-    read_payload(run.plan->codec_of(FlowPhase::kGather), wire, run.plan->slice_begin(role, slice),
-                 count);
+    read_gathered(run, wire, count, place_of(run, role, slice));
   }
   if (!past_caches) return;
   streamed_.write(payload);
@@ -338,9 +337,7 @@ bool Operation::combine_replicated(Node& node, PlanRun& run, uint32_t role_index
   const CombineFinish end{run.arrays.op, divides ? ranks() : 1};
   const size_t count = run.plan->slice_count(role, slice);
   const int64_t begin_ns = trace_start(node.trace());
-  for (const std::byte* wire : wires_) {
-    read_payload(*run.plan->codec, wire, run.plan->slice_begin(role, slice), count);
-  }
+  read_replicated(run, count, end, place_of(run, role, slice));
   combine(run, nullptr, 0, count, end, nullptr, run.output_slice(role, slice),
           place_of(run, role, slice));
   if (TraceRecorder* trace = node.trace()) {
@@ -402,7 +399,7 @@ bool Operation::store_slice(Node& node, PlanRun& run, uint32_t role_index) {
       trace_slice(*trace, TraceKind::kDecode, begin_ns, run, role, slice, bytes);
     }
   }
-  read_payload(codec, wire, run.plan->slice_begin(role, slice), count);
+  read_gathered(run, wire, count, place_of(run, role, slice));
   consume(node, run, role.store.first, slice);
   ++state.stored;
   run.refresh_role(role_index);

@@ -455,3 +455,45 @@ def _disagree_on_every() -> None:
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         for future in [pool.submit(join, rank) for rank in range(2)]:
             future.result(30)
+
+
+@pytest.mark.parametrize("plan", ["two_step", "one_shot", "tree"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("codec", "op", "every"),
+    [
+        ("int8/128+flatten", "sum", 1),
+        ("int4/32+flatten", "avg", 2),
+        ("nf4/64+flatten+sparse:1%", "sum", 1),
+        ("int6/64+flatten+rows:1000", "avg", 1),
+        ("int4/128+flatten+clip:learned", "sum", 1),
+        ("int5/32+flatten+shiftadd", "sum", 1),
+    ],
+)
+def test_16_bit_sums_teach_what_they_hold_before_they_are_rounded(
+    run_group: Run, plan: str, dtype: str, codec: str, op: str, every: int
+) -> None:
+    """float32 arrays of the same values have the same payloads, and their results are not rounded.
+    Rows are many enough that not all are looked at, and end inside of blocks and slices."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    kind = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else np.float16)
+    calls = [make_data("act", 3, 520 * 1000, SEED + call) for call in range(3)]
+    calls = [data.astype(kind).reshape(3, 520, 1000) for data in calls]
+
+    def states(group: tersum.Communicator) -> list[Any]:
+        both = []
+        for name, wide in (("short", False), ("wide", True)):
+            saved = []
+            for data in calls:
+                x = data[group.rank].astype(np.float32) if wide else data[group.rank]
+                group.all_reduce(x, op, codec=codec, plan=plan, site=name)
+                saved.append(group.save_flatten()[16 + 8 :])  # without the site's key
+            group.reset_flatten()
+            both.append([state[:-8] for state in saved])  # nor the seal
+        return both
+
+    short, wide = agreed(run_group(3, states, flatten_every=every))
+    if "+clip" in codec:  # its calls are told apart by type
+        cut = 8 + 8 + 8 + 8 * 1000
+        short, wide = [s[:cut] for s in short], [s[:cut] for s in wide]
+    assert short == wide, f"seed {SEED}"
