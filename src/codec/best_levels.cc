@@ -82,13 +82,19 @@ void add_level(std::vector<float>& levels, float level) {
   if (at == levels.end() || *at != level) levels.insert(at, level);
 }
 
-// Adds numbers of an even spread until there are `count` levels.
+// Until there are `count` levels: the middle of the widest gap, or the end that is further from the
+// outermost level than half of that.
 void fill_up(std::vector<float>& levels, size_t count) {
-  for (const size_t steps : {count - 1, 2 * count}) {
-    for (size_t i = 0; i <= steps && levels.size() < count; ++i) {
-      const double part = 2.0 * static_cast<double>(i) / static_cast<double>(steps) - 1;
-      add_level(levels, static_cast<float>(part));
+  while (levels.size() < count) {
+    float widest = levels.front() + 1;
+    float filler = -1;
+    for (size_t i = 1; i < levels.size(); ++i) {
+      const float half = (levels[i] - levels[i - 1]) / 2;
+      if (half <= widest) continue;
+      widest = half;
+      filler = levels[i - 1] + half;
     }
+    add_level(levels, 1 - levels.back() > widest ? 1 : filler);
   }
 }
 

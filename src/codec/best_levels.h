@@ -23,7 +23,7 @@ class LevelHistogram {
 
   // `count` levels (2, 4, 8 or 16), ascending, in [-1, 1]; empty if nothing added weighs anything.
   // One within 1/kBins of 0 is 0, for exact zeros to stay. Where there are fewer different numbers
-  // than levels, the others are spread evenly.
+  // than levels, the others lie where the next level is furthest.
   [[nodiscard]] std::vector<float> best_levels(size_t count) const;
 
  private:

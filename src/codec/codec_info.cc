@@ -42,14 +42,20 @@ Result<std::vector<float>> learn_levels(std::span<const double> parts,
     return invalid_argument(std::to_string(weights.size()) + " weights of " +
                             std::to_string(parts.size()) + " numbers; pass one for each");
   }
-  LevelHistogram histogram;
+  double largest = 0;
   for (size_t i = 0; i < parts.size(); ++i) {
     if (!(std::abs(parts[i]) <= 1) || !(weights[i] >= 0) || !std::isfinite(weights[i])) {
       return invalid_argument("number " + std::to_string(i) + " (" + std::to_string(parts[i]) +
                               ", of weight " + std::to_string(weights[i]) +
                               ") is not in [-1, 1], or its weight not finite and 0 or more");
     }
-    histogram.add(parts[i], weights[i]);
+    largest = std::max(largest, weights[i]);
+  }
+  // By a power of two, so that no sum overflows and no bit is lost but of what weighs nothing.
+  const int exponent = largest > 0 ? -std::ilogb(largest) : 0;
+  LevelHistogram histogram;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    histogram.add(parts[i], std::ldexp(weights[i], exponent));
   }
   std::vector<float> levels = histogram.best_levels(count);
   if (levels.empty()) return invalid_argument("there is nothing to learn from: no weight above 0");

@@ -98,11 +98,18 @@ std::string nearest_base(std::string_view text) {
   for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   if (lower == "fp32" || lower == "f32" || lower == "float32" || lower == "none") return "exact";
   if (lower == "bfloat16") return "bf16";
-  const auto rows = format_rows();
-  const auto best = std::min_element(rows.begin(), rows.end(), [&](const auto& a, const auto& b) {
-    return edit_distance(lower, a.name) < edit_distance(lower, b.name);
-  });
-  return edit_distance(lower, best->name) <= 2 ? std::string(best->name) : std::string();
+  if (lower == "kmeans") return "kmeans:16";
+  std::string_view best;
+  size_t least = 3;
+  for (const auto rows : {format_rows(), learned_rows()}) {
+    for (const FormatRow& row : rows) {
+      const size_t distance = edit_distance(lower, row.name);
+      if (distance >= least) continue;
+      least = distance;
+      best = row.name;
+    }
+  }
+  return std::string(best);
 }
 
 std::string quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
@@ -153,9 +160,9 @@ ModifierFinding read_modifiers(const FormatRow& format, const SpecParts& parts, 
   }
   for (const ModifierRow& row : modifier_rows()) {
     if (!row.is_set(spec)) continue;
+    std::string_view refusal = row.refusal(format, spec);
     const bool changes_levels = row.name != "sparse" && row.name != "rows";
-    const std::string_view refusal =
-        format.learned_levels > 0 && changes_levels ? kLearnedRefusal : row.refusal(format, spec);
+    if (refusal.empty() && changes_levels && format.learned_levels > 0) refusal = kLearnedRefusal;
     if (!refusal.empty()) return {ModifierFault::kRefused, row.name, &row, refusal};
   }
   return {};

@@ -46,20 +46,36 @@ class ArrayBlocks {
   size_t count_;
 };
 
-// False if the block has nothing to learn from.
-bool add_block(const float* values, size_t count, LevelHistogram& histogram) {
+// What of the block was added: nothing where there is nothing to learn from. Zeros at its end may
+// fill it up to its size, and are left out.
+size_t add_block(const float* values, size_t count, LevelHistogram& histogram) {
   float absmax = 0;
+  while (count > 0 && values[count - 1] == 0) --count;
   for (size_t i = 0; i < count; ++i) {
-    if (!std::isfinite(values[i])) return false;
+    if (!std::isfinite(values[i])) return 0;
     absmax = std::max(absmax, std::abs(values[i]));
   }
-  if (absmax == 0) return false;
+  if (absmax == 0) return 0;
   const double scale = scale_above(absmax);
   // An error of a part is multiplied by the scale.
   for (size_t i = 0; i < count; ++i) {
     histogram.add(std::clamp(values[i] / scale, -1.0, 1.0), scale * scale);
   }
-  return true;
+  return count;
+}
+
+// The finalizer of SplitMix64: every bit of the input moves every bit of the output.
+uint64_t mix(uint64_t h) {
+  h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9U;
+  h = (h ^ (h >> 27)) * 0x94d049bb133111ebU;
+  return h ^ (h >> 31);
+}
+
+// One of each of `parts` runs of blocks, at a place that has nothing to do with the length of rows.
+size_t chosen_block(size_t part, size_t parts, size_t blocks) {
+  const size_t begin = part * blocks / parts;
+  const size_t end = (part + 1) * blocks / parts;
+  return begin + mix(part) % (end - begin);
 }
 
 }  // namespace
@@ -69,18 +85,19 @@ void LearnedLevels::learn(const LevelLesson& lesson, const void* sums, size_t co
   if (known() || count == 0) return;
   const ArrayBlocks blocks(lesson, count);
   const size_t most = kValuesObserved / lesson.block;
-  const size_t step = (blocks.size() + most - 1) / most;
+  const size_t parts = std::min(blocks.size(), most);
   LevelHistogram histogram;
   alignas(64) std::array<float, kTileMemory> tile;
   size_t seen = 0;
-  for (size_t index = 0; index < blocks.size(); index += step) {
+  for (size_t part = 0; part < parts; ++part) {
+    const size_t index = chosen_block(part, parts, blocks.size());
     const size_t begin = blocks.begin(index);
     const size_t values = blocks.end(index) - begin;
     TERSUM_CHECK(values <= kTileValues);
     element_kernels().load(value_kind(type), sums, begin, values, tile.data());
     // Those travel apart; one that is not finite becomes NaN by this.
     outliers.for_each(begin, begin + values, [&](size_t place) { tile[place] *= 0; });
-    if (add_block(tile.data(), values, histogram)) seen += values;
+    seen += add_block(tile.data(), values, histogram);
   }
   if (seen >= kValuesMin) levels_ = histogram.best_levels(lesson.levels);
 }

@@ -24,14 +24,15 @@ class LearnedLevels {
  public:
   // With fewer values the levels would follow those, and not what they are drawn from.
   static constexpr size_t kValuesMin = 1024;
-  // Looked at, in blocks evenly spaced: a bound on what learning costs.
+  // Looked at, in blocks spread over the array: a bound on what learning costs.
   static constexpr size_t kValuesObserved = size_t{1} << 16;
 
   [[nodiscard]] bool known() const { return !levels_.empty(); }
   [[nodiscard]] std::span<const float> levels() const { return levels_; }
 
   // Learns from a call's result of `count` values, unless levels are known already. Blocks with
-  // something that is not finite are left out; so are the values at `outliers`. Leaves the state as
+  // something that is not finite and the zeros at a block's end are left out; the values at
+  // `outliers` count as 0. Leaves the state as
   // it is where fewer than kValuesMin values are left, or all are 0.
   void learn(const LevelLesson& lesson, const void* sums, size_t count, DataType type,
              const OutlierPlaces& outliers = {});

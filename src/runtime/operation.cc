@@ -19,23 +19,6 @@ constexpr int64_t kNsPerMs = 1'000'000;
 // stream.
 constexpr int64_t kGoodbyeGraceNs = 1'000 * kNsPerMs;
 
-PlanRequest plan_request(const CallRequest& request, const Member& member) {
-  const int size = member.size();
-  const Topology* const topology = member.topology.get();
-  PlanRequest plan;
-  plan.collective = request.collective;
-  plan.size = size;
-  plan.root = request.root;
-  plan.granule = request.codec->block();
-  plan.topology = topology;
-  plan.count = request.count * part_count(request.collective, size);
-  plan.kind = request.plan != PlanKind::kAuto
-                  ? request.plan
-                  : choose_plan(request.collective, size, request.codec->wire_bytes(request.count),
-                                topology);
-  return plan;
-}
-
 bool same_request(const PlanRequest& a, const PlanRequest& b) {
   return a.collective == b.collective && a.kind == b.kind && a.size == b.size &&
          a.count == b.count && a.granule == b.granule && a.root == b.root;
@@ -91,7 +74,7 @@ void Operation::begin(Node& node) {
     return;
   }
   Status resolved =
-      resolve_plan(plan_request(request_, *member_), *request_.codec, member_->limits, call_.plan);
+      resolve_plan(wanted_plan(*request_.codec), *request_.codec, member_->limits, call_.plan);
   if (resolved.ok()) resolved = begin_scales();
   if (!resolved.ok()) {
     fail(node, resolved);
@@ -100,6 +83,23 @@ void Operation::begin(Node& node) {
   call_.restart();
   enter_site();
   take_site(node);
+}
+
+PlanRequest Operation::wanted_plan(const Codec& codec) const {
+  const int size = member_->size();
+  const Topology* const topology = member_->topology.get();
+  PlanRequest plan;
+  plan.collective = request_.collective;
+  plan.size = size;
+  plan.root = request_.root;
+  plan.granule = codec.block();
+  plan.topology = topology;
+  plan.count = request_.count * part_count(request_.collective, size);
+  plan.kind = request_.plan;
+  if (plan.kind == PlanKind::kAuto) {
+    plan.kind = choose_plan(request_.collective, size, codec.wire_bytes(request_.count), topology);
+  }
+  return plan;
 }
 
 // The plan for this shape, from the member's cache or made now.

@@ -120,6 +120,7 @@ class Operation final : public WorkImpl {
   };
 
   // Set-up (operation.cc).
+  [[nodiscard]] PlanRequest wanted_plan(const Codec& codec) const;
   Status resolve_plan(const PlanRequest& wanted, const Codec& codec, const SliceLimits& limits,
                       std::shared_ptr<const CompiledPlan>& found);
   // Sites (operation_sites.cc).
@@ -128,7 +129,7 @@ class Operation final : public WorkImpl {
   void leave_site(bool ended_well);
   Status take_clip();
   Status take_levels();
-  Status change_codec(const Codec& codec);
+  Status change_codec(const Codec& codec, const PlanRequest& wanted);
   void read_payload(const Codec& codec, const std::byte* wire, size_t first, size_t count);
   void read_gathered(const PlanRun& run, const std::byte* wire, size_t count,
                      const SlicePlace& place);

@@ -19,17 +19,16 @@ void Operation::enter_site() {
     site_ = member_->flatten.find_or_make(request_.site, request_.channels);
     if (site_ != nullptr) site_->enter(this);
   }
+  Member& keeper = member_->parent ? *member_->parent : *member_;
   if (request_.clip != 0) {
-    clip_ = member_->flatten.find_or_make_clip(request_.site, request_.clip);
+    clip_ = keeper.flatten.find_or_make_clip(request_.site, request_.clip);
     if (clip_ != nullptr) clip_->enter(this);
   }
   if (request_.levels != 0) {
-    Member& keeper = member_->parent ? *member_->parent : *member_;
     levels_ = keeper.flatten.find_or_make_levels(request_.site, request_.levels);
     if (levels_ != nullptr) levels_->enter(this);
   }
   if (request_.feedback != 0) {
-    Member& keeper = member_->parent ? *member_->parent : *member_;
     feedback_ = keeper.feedback.find_or_make(request_.feedback);
     if (feedback_ != nullptr) feedback_->enter(this);
   }
@@ -111,29 +110,34 @@ Status Operation::take_clip() {
   const uint64_t known = mix_digests(mix_digests(request_.site, request_.clip), state.digest());
   descriptor_.flatten = mix_digests(descriptor_.flatten, known);
   if (!state.holds(!call_.plan->replicated)) return {};
-  return change_codec(*request_.codec->held());
+  return change_codec(*request_.codec->held(), PlanRequest(call_.plan->request));
 }
 
-// Levels that are known stay as they are, so the calls behind this one need not wait for it.
+// Levels that are known stay as they are, so the calls behind this one need not wait for it. Those
+// of lists do: which list's next bucket comes first must be the same on all ranks.
 Status Operation::take_levels() {
   const LearnedLevels& state = levels_->state;
-  const uint64_t known = mix_digests(mix_digests(request_.site, request_.levels), state.digest());
+  // A process that has no room for the table goes on as before; ranks that have it disagree.
+  const Result<uint16_t> table =
+      state.known() ? register_level_table(state.levels()) : invalid_argument("no levels yet");
+  const uint64_t digest = table.ok() ? state.digest() : 0;
+  const uint64_t known = mix_digests(mix_digests(request_.site, request_.levels), digest);
   descriptor_.flatten = mix_digests(descriptor_.flatten, known);
-  if (!state.known()) {
+  if (!table.ok()) {
     outliers_.reset(request_.count);
     return {};
   }
-  const Result<uint16_t> table = register_level_table(state.levels());
-  levels_->leave(this);
-  levels_ = nullptr;
-  if (!table.ok()) return table.status();
-  return change_codec(request_.codec->taught(table.value()));
+  if (request_.tensors == 0) {
+    levels_->leave(this);
+    levels_ = nullptr;
+  }
+  const Codec& taught = request_.codec->taught(table.value());
+  return change_codec(taught, wanted_plan(taught));
 }
 
 // Slices have another length then.
-Status Operation::change_codec(const Codec& codec) {
-  TERSUM_RETURN_IF_ERROR(
-      resolve_plan(PlanRequest(call_.plan->request), codec, member_->limits, call_.plan));
+Status Operation::change_codec(const Codec& codec, const PlanRequest& wanted) {
+  TERSUM_RETURN_IF_ERROR(resolve_plan(wanted, codec, member_->limits, call_.plan));
   call_.restart();
   return {};
 }
@@ -172,7 +176,7 @@ void Operation::read_replicated(const PlanRun& run, size_t count, const CombineF
 // Every rank reads these payloads once, so all of them learn the same.
 void Operation::read_payload(const Codec& codec, const std::byte* wire, size_t first,
                              size_t count) {
-  if (site_ != nullptr || levels_ != nullptr) {
+  if (site_ != nullptr || (levels_ != nullptr && !levels_->state.known())) {
     codec.gathered(1).mark_outliers(wire, count, first, outliers_);
   }
   if (clip_ == nullptr) return;

@@ -167,13 +167,23 @@ bool has_lesson(const Member& member, const CallArguments& arguments, const Code
          member.size() > 1;
 }
 
+uint64_t of_bucket(uint64_t kind, const CallArguments& arguments) {
+  if (arguments.bucket != 0) kind = mix_digests(kind, arguments.bucket);
+  return kind == 0 ? 1 : kind;
+}
+
 // What calls have in common that learn one clip: all but the values, and the site.
 uint64_t clip_kind(const CallArguments& arguments, const Codec& codec) {
   uint64_t kind = mix_digests(text_digest(codec.spec().to_string()), arguments.count);
   kind = mix_digests(kind, arguments.tensors);
   kind = mix_digests(kind, static_cast<uint64_t>(arguments.type));
   kind = mix_digests(kind, static_cast<uint64_t>(arguments.op));
-  return kind == 0 ? 1 : kind;
+  return of_bucket(kind, arguments);
+}
+
+// And what those have in common that learn the same levels.
+uint64_t levels_kind(const CallArguments& arguments, const Codec& codec) {
+  return of_bucket(text_digest(codec.spec().to_string()), arguments);
 }
 
 uint64_t site_of(const CallArguments& arguments, const CallOptions& options) {
@@ -195,9 +205,10 @@ void name_sites(const Member& member, const CallArguments& arguments, const Call
   const Codec& codec = *request.codec;
   if (is_flattened(arguments, options, codec)) request.channels = options.channels;
   if (learns_clip(member, arguments, codec)) request.clip = clip_kind(arguments, codec);
-  if (has_lesson(member, arguments, codec)) request.levels = text_digest(codec.spec().to_string());
+  if (has_lesson(member, arguments, codec)) request.levels = levels_kind(arguments, codec);
   if (request.channels != 0 || request.clip != 0 || request.levels != 0) {
-    request.site = arguments.site != 0 ? arguments.site : text_digest(options.site);
+    const uint64_t site = arguments.bucket != 0 ? arguments.list_site : arguments.site;
+    request.site = site != 0 ? site : text_digest(options.site);
   }
   if (feeds_back(arguments, codec)) {
     // Tensors of several types may be summed under one name.

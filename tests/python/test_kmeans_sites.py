@@ -6,6 +6,7 @@ from __future__ import annotations
 import struct
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import tersum
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
 
-from best_levels import best_levels
+from best_levels import best_levels, observed_blocks
 from clip_calls import SEED, Data, Run, agreed, calls_of, sums_of
 from simulate_codecs import make_data, relative_error
 
@@ -39,15 +40,26 @@ def learned_levels(saved: bytes) -> list[Data]:
     return found
 
 
-def levels_of(values: Data, levels: int, block: int = 64) -> Data:
-    """By docs/codecs.md, of an array of whole blocks, all of it looked at."""
-    blocks = values.astype(np.float64).reshape(-1, block)
-    absmax = np.abs(blocks).max(1)
-    blocks, absmax = blocks[absmax > 0], absmax[absmax > 0]
-    mantissa, exponent = np.frexp(absmax)
-    scale = np.ldexp(np.ceil(mantissa * 256) / 256, exponent)[:, None]
-    weights = np.broadcast_to(scale**2, blocks.shape)
-    return best_levels((blocks / scale).reshape(-1), weights.reshape(-1), levels)
+def levels_of(values: Data, levels: int, block: int = 64, row: int = 0) -> Data:
+    """By docs/codecs.md."""
+    row = row or values.size
+    ends = [*range(row, values.size, row), values.size]
+    blocks = [
+        values[begin : min(begin + block, end)]
+        for end in ends
+        for begin in range((end - 1) // row * row, end, block)
+    ]
+    parts, weights = [], []
+    for index in observed_blocks(len(blocks), 65536 // block):
+        part = np.trim_zeros(blocks[index].astype(np.float64), "b")
+        absmax = np.abs(part).max(initial=0)
+        if absmax == 0 or not np.isfinite(absmax):
+            continue
+        mantissa, exponent = np.frexp(absmax)
+        scale = np.ldexp(np.ceil(mantissa * 256) / 256, exponent)
+        parts.append(part / scale)
+        weights.append(np.full(part.size, scale**2))
+    return best_levels(np.concatenate(parts), np.concatenate(weights), levels)
 
 
 @pytest.mark.parametrize("levels", [2, 4, 8, 16])
@@ -115,15 +127,7 @@ def test_blocks_begin_anew_with_rows_and_outliers_travel_apart(run_group: Run) -
     calls = [data.reshape(2, -1)] * 2
     results, states, _ = sums_of(run_group, "kmeans:4/64+rows:80", calls)
     (found,) = learned_levels(states[0])
-    padded = np.zeros((96, 128), np.float64)
-    padded[:, :80] = results[0].reshape(96, 80)
-    blocks = padded.reshape(-1, 64)
-    scale = np.abs(blocks).max(1)
-    mantissa, exponent = np.frexp(scale)
-    scale = np.ldexp(np.ceil(mantissa * 256) / 256, exponent)[:, None]
-    is_there = np.concatenate([np.ones((96, 80)), np.zeros((96, 48))], 1).reshape(-1, 64)
-    weights = (is_there * scale**2).reshape(-1)
-    assert found.tobytes() == best_levels((blocks / scale).reshape(-1), weights, 4).tobytes()
+    assert found.tobytes() == levels_of(results[0], 4, 64, 80).tobytes()
     results, states, _ = sums_of(run_group, "kmeans:16/64+sparse:1%", calls)
     (apart,) = learned_levels(states[0])
     # A finished sum of two ranks has room for both ranks' outliers.
@@ -134,6 +138,19 @@ def test_blocks_begin_anew_with_rows_and_outliers_travel_apart(run_group: Run) -
     table = tersum.register_table(apart) + "/64+sparse:1%"
     later, _, _ = sums_of(run_group, table, calls[1:])
     assert results[1].tobytes() == later[0].tobytes()
+
+
+@pytest.mark.parametrize(("block", "row"), [(64, 0), (32, 0), (64, 80), (128, 1024), (1024, 5000)])
+def test_of_large_sums_blocks_from_all_over_are_looked_at(
+    run_group: Run, block: int, row: int
+) -> None:
+    """Not the same columns of each row: here the first half of them is 0."""
+    data = make_data("normal", 2, 301 * 1024, SEED).reshape(2, -1, 1024)
+    data[:, :, :512] = 0
+    rows = f"+rows:{row}" if row else ""
+    results, states, _ = sums_of(run_group, f"kmeans:8/{block}{rows}", [data.reshape(2, -1)])
+    (found,) = learned_levels(states[0])
+    assert found.tobytes() == levels_of(results[0], 8, block, row).tobytes()
 
 
 def test_sites_and_specs_learn_apart(run_group: Run) -> None:
@@ -250,6 +267,77 @@ def test_lists_of_tensors_learn_from_their_buckets(run_group: Run) -> None:
     assert relative_error(later[3], data[3]) > 0.04  # no longer int8
 
 
+@pytest.mark.parametrize("codec", ["kmeans:16/64", "int4/128+clip:learned"])
+@pytest.mark.parametrize("site", ["", "a"])
+@pytest.mark.parametrize("zeros", [0, 2, 8])
+def test_lists_and_arrays_in_flight_do_not_wait_for_each_other(
+    run_group: Run, codec: str, site: str, zeros: int
+) -> None:
+    """The first buckets teach nothing, and ranks get on at different speeds."""
+    data = make_data("normal", 2, 8 << 18, SEED).reshape(2, 8, -1).copy()
+    data[:, :zeros] = 0
+
+    def body(group: tersum.Communicator) -> list[Any]:
+        lists, singles = [], []
+        for _ in range(2):
+            tensors = list(data[group.rank])
+            lists.append(group.all_reduce_coalesced_async(tensors, codec=codec, site=site))
+            if group.rank == 1:
+                time.sleep(0.1)
+            singles.append(group.all_reduce_async(data[group.rank, 7], codec=codec, site=site))
+        results = [tensor for work in lists for tensor in work.result()]
+        results += [work.result() for work in singles]
+        learned = len(group.save_flatten())
+        group.reset_flatten(site)
+        return [*results, learned, len(group.save_flatten())]
+
+    *_, learned, rest = agreed(run_group(2, body))
+    assert learned > 24 + 8 * 100  # of the buckets, too
+    assert rest == 24  # and no site is left
+
+
+def test_what_fills_buckets_up_teaches_nothing(run_group: Run) -> None:
+    rng = np.random.default_rng(SEED)
+    data = (3 + rng.random((2, 400, 5))).astype(np.float32)
+
+    def body(group: tersum.Communicator) -> list[Any]:
+        few = [np.ones(1, np.float32)] * 40  # 40 values in 2,560
+        group.all_reduce_coalesced(few, codec="kmeans:4", site="few")
+        group.all_reduce_coalesced(list(data[group.rank]), codec="kmeans:4", site="many")
+        return [sorted(tuple(levels) for levels in learned_levels(group.save_flatten()))]
+
+    ((few, many),) = agreed(run_group(2, body))
+    assert not few and min(many) > 0.7, (few, many)
+
+
+def test_a_rank_that_forgot_alone_is_told_so(run_group: Run) -> None:
+    data = make_data("normal", 2, COUNT, SEED)
+
+    def body(group: tersum.Communicator) -> list[Data]:
+        x = data[group.rank]
+        group.all_reduce(x, codec="kmeans:4", site="a")
+        if group.rank == 1:
+            group.reset_flatten("a")
+        with pytest.raises(tersum.DisagreementError, match="kmeans"):
+            group.all_reduce(x, codec="kmeans:4", site="a")
+        group.reset_flatten("a")
+        return [group.all_reduce(x, codec="kmeans:4", site="a")]
+
+    (got,) = agreed(run_group(2, body))
+    assert relative_error(got, data) < 0.02
+
+
+def test_the_plan_is_that_of_the_table(run_group: Run) -> None:
+    """Where a plan is left open, it goes by what a sum takes once there are levels."""
+    for count in (1000, 5000, 30_000, 200_000):
+        calls = calls_of("normal", 4, count, 2)
+        calls[0] = make_data("normal", 4, 4096, SEED)
+        results, states, sent = sums_of(run_group, "kmeans:4", calls, plan="auto")
+        table = tersum.register_table(learned_levels(states[0])[0]) + "/64"
+        expected, _, in_bytes = sums_of(run_group, table, calls[1:], plan="auto")
+        assert results[1].tobytes() == expected[0].tobytes() and sent[1] == in_bytes[0], count
+
+
 def test_ranks_that_name_other_sites_disagree(run_group: Run) -> None:
     def body(group: tersum.Communicator) -> None:
         x = np.ones(100, np.float32)
@@ -263,7 +351,9 @@ def test_ranks_that_name_other_sites_disagree(run_group: Run) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("kmeans", "known codecs are"),
+        ("kmeans", 'did you mean "kmeans:16"'),
+        ("kmean:16", 'did you mean "kmeans:16"'),
+        ("kmeans:16+hops", "powers of two"),
         ("kmeans:5", "2, 4, 8 or 16 levels"),
         ("kmeans:", "2, 4, 8 or 16 levels"),
         ("kmeans:16/48", "block"),

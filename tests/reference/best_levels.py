@@ -3,6 +3,8 @@ core's levels are held to."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import numpy.typing as npt
 
@@ -41,13 +43,32 @@ def best_levels(parts: Doubles, importance: Doubles, levels: int) -> Floats:
 
 
 def _complete(found: list[float], levels: int) -> Floats:
-    """Ascending; as many as asked for, where there were fewer different values."""
+    """Ascending; as many as asked for, where there were fewer different values: the others lie
+    where in [-1, 1] the next level is furthest."""
     # What is nearer to 0 than a bin's half is 0: zeros are often exact, and should stay so.
-    kept = {np.float32(0.0 if abs(level) < 1 / BINS else level) for level in found}
-    for spare in np.linspace(-1, 1, levels, dtype=np.float32):
-        if len(kept) < levels:
-            kept.add(spare)
-    for spare in np.linspace(-1, 1, 2 * levels + 1, dtype=np.float32):
-        if len(kept) < levels:
-            kept.add(spare)
-    return np.array(sorted(kept), np.float32)
+    kept = sorted({np.float32(0.0 if abs(level) < 1 / BINS else level) for level in found})
+    while len(kept) < levels:
+        halves = [(b - a) / np.float32(2) for a, b in pairwise(kept)]
+        places = [np.float32(-1), *(a + h for a, h in zip(kept, halves, strict=False))]
+        places.append(np.float32(1))
+        distances = [kept[0] + np.float32(1), *halves, np.float32(1) - kept[-1]]
+        kept = sorted([*kept, places[int(np.argmax(distances))]])
+    return np.array(kept, np.float32)
+
+
+def observed_blocks(blocks: int, most: int) -> list[int]:
+    """Which of so many blocks are looked at (docs/codecs.md, kmeans:K)."""
+    parts = min(blocks, most)
+    found = []
+    for part in range(parts):
+        begin, end = part * blocks // parts, (part + 1) * blocks // parts
+        found.append(begin + mix(part) % (end - begin))
+    return found
+
+
+def mix(h: int) -> int:
+    """The finalizer of SplitMix64."""
+    mask = 2**64 - 1
+    h = (h ^ (h >> 30)) * 0xBF58476D1CE4E5B9 & mask
+    h = (h ^ (h >> 27)) * 0x94D049BB133111EB & mask
+    return h ^ (h >> 31)

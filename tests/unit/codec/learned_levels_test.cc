@@ -96,7 +96,7 @@ TEST(BestLevels, keep_zero_and_fill_up_what_nothing_asks_for) {
   histogram.add(0.0005, 1);
   histogram.add(-0.5, 2);
   EXPECT_THAT(histogram.best_levels(2), ElementsAre(-0.5F, 0.0F));
-  EXPECT_THAT(histogram.best_levels(4), ElementsAre(-1.0F, -0.5F, -1.0F / 3, 0.0F));
+  EXPECT_THAT(histogram.best_levels(4), ElementsAre(-1.0F, -0.5F, 0.0F, 1.0F));
   LevelHistogram ends;
   ends.add(1, 1);
   ends.add(-1, 1);
@@ -114,6 +114,15 @@ TEST(BestLevels, are_refused_with_the_reason) {
   EXPECT_THAT(error(std::span(parts).first(1), std::span(weights).first(1), 5),
               HasSubstr("2, 4, 8 or 16"));
   EXPECT_THAT(error({}, {}, 4), HasSubstr("nothing to learn from"));
+}
+
+TEST(BestLevels, do_not_depend_on_how_large_weights_are) {
+  const std::vector<double> parts = {-0.5, -0.25, 0.3, 0.9};
+  for (const double weight : {1e308, 1.0, 1e-320}) {
+    const std::vector<double> weights(4, weight);
+    EXPECT_THAT(learn_levels(parts, weights, 4).value(), ElementsAre(-0.5F, -0.25F, 0.3F, 0.9F))
+        << weight;
+  }
 }
 
 TEST(LearnedLevels, are_learned_once_from_enough_finite_values) {
