@@ -16,6 +16,9 @@ namespace {
 constexpr double kCacheSlack = 2.0;
 constexpr size_t kProbeBytes = 64 << 10;
 constexpr int kProbeRounds = 5;
+constexpr int kLooksMax = 5;
+// Of what is left of the budget, for another look.
+constexpr double kLookShare = 0.125;
 
 // One size of a tuning.
 struct Probe {
@@ -54,6 +57,8 @@ class Tuning {
  private:
   Status look_at_all_sizes();
   Status look_at(Probe& probe, const std::vector<TuningWay>& ways);
+  Status look_again(Probe& probe, const std::vector<TuningWay>& ways, size_t next,
+                    double to_come_s);
   Status measure(const Probe& probe, double turns_s);
   TuningTable smooth_table();
   Status run_turn(const std::vector<TuningWay>& ways, size_t bytes, std::vector<double>& seconds);
@@ -138,7 +143,9 @@ Status Tuning::look_at_all_sizes() {
     Probe probe;
     probe.bytes = kProbeSizes[i];
     const auto ways = probe_ways(probe.bytes, request_.size, request_.topology);
-    TERSUM_RETURN_IF_ERROR(look_at(probe, {ways.begin(), ways.begin() + kFewWays}));
+    const std::vector<TuningWay> few = {ways.begin(), ways.begin() + kFewWays};
+    TERSUM_RETURN_IF_ERROR(look_at(probe, few));
+    TERSUM_RETURN_IF_ERROR(look_again(probe, few, i + 1, to_come_s));
     few_turn_s_ = probe.turn_s;
     const double mean_s = few_turn_s_ / static_cast<double>(kFewWays);
     const double rest_s =
@@ -150,6 +157,22 @@ Status Tuning::look_at_all_sizes() {
     }
     to_come_s += seconds_to_come(probe.turn_s);
     probes_.push_back(std::move(probe));
+  }
+  return {};
+}
+
+// Where the next size, number `next`, seems out of reach, a rank may only have waited for a core:
+// the quickest of some looks decides. All ranks know the same of each.
+Status Tuning::look_again(Probe& probe, const std::vector<TuningWay>& ways, size_t next,
+                          double to_come_s) {
+  for (int look = 1; look < kLooksMax; ++look) {
+    const double left_s = budget_s() - elapsed_s_ - to_come_s - seconds_to_come(probe.turn_s);
+    const double look_s = probe.turn_s * (1 + turns_before(probe.bytes));
+    if (least_seconds_at(next, probe.turn_s) <= left_s || look_s > kLookShare * left_s) break;
+    Probe other;
+    other.bytes = probe.bytes;
+    TERSUM_RETURN_IF_ERROR(look_at(other, ways));
+    if (other.turn_s < probe.turn_s) probe = std::move(other);
   }
   return {};
 }

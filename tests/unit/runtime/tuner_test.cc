@@ -29,6 +29,7 @@ class HandClock final : public Clock {
 struct Machine {
   double ns_per_byte = 0.5;
   double slow_until_s = 0;  // calls take three times as long until then
+  size_t stalled = 0;       // so many calls of 1 KiB take 6 ms more, every other one
   double colder = 1;        // as many times as long a call takes behind one of another way
   HandClock clock;
   std::vector<size_t> sizes;  // of the calls, in order
@@ -56,6 +57,9 @@ struct Machine {
           std::string(options.codec) + std::string(plan_kind_name(options.plan));
       const double cold = std::exchange(last_way, way) == way ? 1 : colder;
       clock.advance(slow * cold * seconds_of(options, bytes));
+      if (bytes == 1 << 10 && sizes.size() < 2 * stalled && sizes.size() % 2 == 1) {
+        clock.advance(6e-3);
+      }
       sizes.push_back(bytes);
       return ok_status();
     };
@@ -81,6 +85,22 @@ TEST(Tuner, MeasuresEveryWayAndGivesItsTimeBack) {
     options.codec = point.way.codec;
     options.plan = point.way.plan;
     EXPECT_NEAR(point.seconds, machine.seconds_of(options, point.bytes), 2e-9);
+  }
+}
+
+// A rank that waited for its core while the first calls were made is no reason to stop there, and
+// to foretell 1 MiB by them.
+TEST(Tuner, LooksAgainWhereTheFirstLookWasDisturbed) {
+  for (const size_t stalled : {1, 2, 4, 7}) {
+    Machine machine;
+    machine.stalled = stalled;
+    const TuningTable table = machine.tune(4);
+    EXPECT_GE(ways_at(table, 1 << 20), 4U) << stalled;
+    CallOptions options;
+    options.codec = "exact";
+    options.plan = PlanKind::kTwoStep;
+    const double foretold = table.seconds({"exact", options.plan}, 1 << 20).value();
+    EXPECT_NEAR(foretold / machine.seconds_of(options, 1 << 20), 1, 0.01) << stalled;
   }
 }
 
