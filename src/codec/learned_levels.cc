@@ -46,14 +46,14 @@ class ArrayBlocks {
   size_t count_;
 };
 
-// What of the block was added: nothing where there is nothing to learn from. Zeros at its end may
-// fill it up to its size, and are left out.
+// How many values other than 0 were added: none where there is nothing to learn from.
 size_t add_block(const float* values, size_t count, LevelHistogram& histogram) {
   float absmax = 0;
-  while (count > 0 && values[count - 1] == 0) --count;
+  size_t found = 0;
   for (size_t i = 0; i < count; ++i) {
     if (!std::isfinite(values[i])) return 0;
     absmax = std::max(absmax, std::abs(values[i]));
+    found += values[i] == 0 ? 0 : 1;
   }
   if (absmax == 0) return 0;
   const double scale = scale_above(absmax);
@@ -61,7 +61,7 @@ size_t add_block(const float* values, size_t count, LevelHistogram& histogram) {
   for (size_t i = 0; i < count; ++i) {
     histogram.add(std::clamp(values[i] / scale, -1.0, 1.0), scale * scale);
   }
-  return count;
+  return found;
 }
 
 // The finalizer of SplitMix64: every bit of the input moves every bit of the output.

@@ -31,9 +31,8 @@ class LearnedLevels {
   [[nodiscard]] std::span<const float> levels() const { return levels_; }
 
   // Learns from a call's result of `count` values, unless levels are known already. Blocks with
-  // something that is not finite and the zeros at a block's end are left out; the values at
-  // `outliers` count as 0. Leaves the state as
-  // it is where fewer than kValuesMin values are left, or all are 0.
+  // something that is not finite are left out; the values at `outliers` count as 0. Leaves the
+  // state as it is where fewer than kValuesMin of the values looked at are other than 0.
   void learn(const LevelLesson& lesson, const void* sums, size_t count, DataType type,
              const OutlierPlaces& outliers = {});
 

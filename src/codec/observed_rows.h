@@ -15,13 +15,17 @@ namespace tersum {
 
 class ObservedRows {
  public:
-  // Of an array of `count` values, a multiple of `channels`. Memory is kept.
+  // Of an array of `count` values, a multiple of `channels`. clear() keeps up to 1 MiB of memory.
   void reset(size_t count, size_t channels) {
     channels_ = channels;
     step_ = ChannelState::row_step(count / channels);
     values_.resize((count / channels + step_ - 1) / step_ * channels);
   }
-  void clear() { values_.clear(); }
+  void clear() {
+    constexpr size_t kKeptValues = size_t{1} << 18;
+    values_.clear();
+    if (values_.capacity() > kKeptValues) values_.shrink_to_fit();
+  }
   [[nodiscard]] bool is_empty() const { return values_.empty(); }
 
   // What is not observed lies between; `row`: in the array, a multiple of step().

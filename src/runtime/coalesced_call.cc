@@ -132,7 +132,20 @@ Status CoalescedCall::start(int64_t default_timeout_ms) {
     slot.call = this;
     launch(slot);
   }
+  while (Slot* const slot = take_idle()) launch(*slot);
   return {};
+}
+
+// A slot whose bucket has ended already. Until there is none, whoever ends buckets launches none:
+// those of one call are submitted in their order, and before start() returns and the caller may
+// start another call, whose buckets would stand before these at their sites.
+CoalescedCall::Slot* CoalescedCall::take_idle() {
+  const std::lock_guard lock(mutex_);
+  for (Slot& slot : slots_) {
+    if (std::exchange(slot.idle, false)) return &slot;
+  }
+  started_ = true;
+  return nullptr;
 }
 
 void CoalescedCall::pack(const Bucket& bucket, std::byte* to) const {
@@ -208,14 +221,17 @@ void CoalescedCall::bucket_ended(Slot& slot, const Status& status) {
   const Bucket& bucket = buckets_[slot.bucket];
   if (status.ok() && !bucket.direct) unpack(bucket, slot.scratch.get());
   bool first_failure = false;
+  bool launches = true;
   {
     const std::lock_guard lock(mutex_);
+    launches = started_;
+    slot.idle = !started_;
     slot.operation.reset();
     first_failure = !status.ok() && status_.ok();
     if (first_failure) status_ = status;
   }
   if (first_failure) end_others(status);
-  launch(slot);
+  if (launches) launch(slot);
   {
     const std::lock_guard lock(mutex_);
     --in_flight_;

@@ -64,11 +64,13 @@ class CoalescedCall final : public WorkImpl, public std::enable_shared_from_this
     size_t bucket = 0;
     ScratchPool::Block scratch;
     std::shared_ptr<Operation> operation;
+    bool idle = false;  // its bucket ended before the call had started
   };
 
   void make_buckets(size_t block);
   [[nodiscard]] uint64_t make_checksum() const;
   void launch(Slot& slot);
+  Slot* take_idle();
   void pack(const Bucket& bucket, std::byte* to) const;
   void unpack(const Bucket& bucket, const std::byte* from) const;
   static void on_bucket_end(void* slot, const Status& status);
@@ -94,6 +96,7 @@ class CoalescedCall final : public WorkImpl, public std::enable_shared_from_this
   std::mutex mutex_;  // all below, but for the scratch of a slot that is in flight
   std::array<Slot, kInFlight> slots_;
   size_t next_ = 0;
+  bool started_ = false;  // the caller's thread is through with launching
   size_t in_flight_ = 0;
   uint64_t first_call_ = 0;  // the first bucket's number
   Status status_;
