@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/mix_bits.h"
 #include "codec/kernels/dense_elements.h"
 #include "codec/observed_rows.h"
 #include "codec/value_kind.h"
@@ -13,13 +14,7 @@
 namespace tersum {
 namespace {
 
-// The finalizer of SplitMix64: every bit of the input moves every bit of the output.
-uint64_t mix(uint64_t seed, uint64_t word) {
-  uint64_t h = (seed ^ word) + 0x9e3779b97f4a7c15U;
-  h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9U;
-  h = (h ^ (h >> 27)) * 0x94d049bb133111ebU;
-  return h ^ (h >> 31);
-}
+uint64_t mix(uint64_t seed, uint64_t word) { return mix_bits((seed ^ word) + 0x9e3779b97f4a7c15U); }
 
 // Element by element, so that the compiler may take several channels at once: each channel's sum
 // has the order of the rows whatever it does.

@@ -27,6 +27,9 @@ struct ModifierRow {
   std::string_view (*refusal)(const FormatRow& row, const PlainSpec& spec);
   // What set() has against a parameter, where `usage` does not say it all; null: nothing.
   Status (*explain)(std::string_view parameter) = nullptr;
+  // Whether levels that were learned for values as they are, in blocks, suit what it leaves of
+  // them.
+  bool keeps_levels = false;
 };
 
 // In canonical order, which is the order in which they are applied: feedback, rows, sparse,

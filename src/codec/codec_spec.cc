@@ -26,7 +26,7 @@ struct SpecParts {
 
 constexpr std::string_view kTablePrefix = "table:";
 constexpr std::string_view kLearnedPrefix = "kmeans:";
-// Of all modifiers but those that leave values and levels as they are.
+// Of all modifiers that do not keep levels.
 constexpr std::string_view kLearnedRefusal =
     "its levels are learned for values as they are, under their largest magnitude; it takes sparse "
     "and rows alone (nf4 has levels for what is rotated)";
@@ -54,18 +54,9 @@ SpecParts cut_spec(std::string_view text) {
 }
 
 // The row's number.
-std::optional<size_t> find_format(std::string_view name) {
+std::optional<uint8_t> find_format(std::string_view name) {
   if (name.starts_with(kTablePrefix)) return kTableFormat;
-  const auto rows = format_rows();
-  const std::string_view full = full_format_name(name);
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].name == full) return i;
-  }
-  const auto learned = learned_rows();
-  for (size_t i = 0; i < learned.size(); ++i) {
-    if (learned[i].name == name) return size_t{kTableFormat} + 1 + i;
-  }
-  return {};
+  return find_format_row(full_format_name(name));
 }
 
 std::optional<uint32_t> read_block(const FormatRow& row, std::string_view text) {
@@ -161,8 +152,9 @@ ModifierFinding read_modifiers(const FormatRow& format, const SpecParts& parts, 
   for (const ModifierRow& row : modifier_rows()) {
     if (!row.is_set(spec)) continue;
     std::string_view refusal = row.refusal(format, spec);
-    const bool changes_levels = row.name != "sparse" && row.name != "rows";
-    if (refusal.empty() && changes_levels && format.learned_levels > 0) refusal = kLearnedRefusal;
+    if (refusal.empty() && !row.keeps_levels && format.learned_levels > 0) {
+      refusal = kLearnedRefusal;
+    }
     if (!refusal.empty()) return {ModifierFault::kRefused, row.name, &row, refusal};
   }
   return {};
@@ -222,10 +214,10 @@ std::string known_format_names() {
 
 bool read_spec(std::string_view text, PlainSpec& spec) {
   const SpecParts parts = cut_spec(text);
-  const std::optional<size_t> format = find_format(parts.base);
+  const std::optional<uint8_t> format = find_format(parts.base);
   if (!format.has_value()) return false;
   spec = {};
-  spec.format = static_cast<uint8_t>(*format);
+  spec.format = *format;
   const FormatRow& row = format_row(spec);
   spec.block = row.default_block;
   if (parts.names_table) {
@@ -244,7 +236,7 @@ bool read_spec(std::string_view text, PlainSpec& spec) {
 
 Status explain_spec(std::string_view text) {
   const SpecParts parts = cut_spec(text);
-  const std::optional<size_t> format = find_format(parts.base);
+  const std::optional<uint8_t> format = find_format(parts.base);
   if (!format.has_value() && parts.base.starts_with(kLearnedPrefix)) {
     return invalid_argument("codec " + quoted(text) + " has 2, 4, 8 or 16 levels, not " +
                             quoted(parts.base.substr(kLearnedPrefix.size())) +
@@ -257,7 +249,7 @@ Status explain_spec(std::string_view text) {
                             (nearest.empty() ? "" : "; did you mean " + quoted(nearest) + "?"));
   }
   PlainSpec spec;
-  spec.format = static_cast<uint8_t>(*format);
+  spec.format = *format;
   const FormatRow& row = format_row(spec);
   if (parts.has_block && !row.has_blocks()) {
     return invalid_argument("codec " + quoted(text) + ": " + std::string(parts.base) +

@@ -38,12 +38,7 @@ std::unique_ptr<const Codec> make_base(const PlainSpec& spec, DataType type) {
 uint8_t integer_beside(uint8_t format, int more) {
   std::string name(format_rows()[format].name);
   name.back() = static_cast<char>(name.back() + more);
-  const auto rows = format_rows();
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].name == name) return static_cast<uint8_t>(i);
-  }
-  TERSUM_CHECK(false);
-  return 0;
+  return find_format_row(name).value();
 }
 
 std::unique_ptr<const Codec> make_mixed(const PlainSpec& spec, DataType type) {

@@ -98,6 +98,13 @@ std::span<const FormatRow> learned_rows() { return std::span(kRows).last(kLearne
 
 const FormatRow& format_row(const PlainSpec& spec) { return kRows[spec.format]; }
 
+std::optional<uint8_t> find_format_row(std::string_view name) {
+  for (size_t i = 0; i < kRows.size(); ++i) {
+    if (i != kTableFormat && kRows[i].name == name) return static_cast<uint8_t>(i);
+  }
+  return {};
+}
+
 CodecSpec describe_spec(const PlainSpec& spec) {
   CodecSpec text;
   text.base = format_row(spec).name;

@@ -7,6 +7,7 @@
 #include <compare>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -64,6 +65,8 @@ extern const uint8_t kTableFormat;
 // kmeans_codec.h puts them together.
 std::span<const FormatRow> learned_rows();
 const FormatRow& format_row(const PlainSpec& spec);
+// The number of the row that the full name calls up, also of learned_rows(); empty if none is.
+std::optional<uint8_t> find_format_row(std::string_view name);
 
 // Another name of a format: "mxfp8" for "mxfp8:e4m3", "shiftadd" for "int8". The name itself if
 // there is none.

@@ -1,7 +1,6 @@
 #include "codec/kmeans_codec.h"
 
 #include <array>
-#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -74,13 +73,6 @@ class KmeansCodec final : public Codec {
   std::unique_ptr<const Codec> first_;
 };
 
-uint8_t find_row(std::string_view name) {
-  const auto rows = format_rows();
-  size_t row = 0;
-  while (rows[row].name != name) ++row;
-  return static_cast<uint8_t>(row);
-}
-
 }  // namespace
 
 std::unique_ptr<Codec> make_kmeans_codec(const PlainSpec& spec, std::unique_ptr<const Codec> first,
@@ -90,7 +82,7 @@ std::unique_ptr<Codec> make_kmeans_codec(const PlainSpec& spec, std::unique_ptr<
 
 PlainSpec first_spec(const PlainSpec& spec) {
   PlainSpec first = spec;
-  first.format = find_row("int8");
+  first.format = find_format_row("int8").value();
   return first;
 }
 

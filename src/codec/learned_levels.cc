@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/mix_bits.h"
 #include "codec/best_levels.h"
 #include "codec/kernels/element_kernels.h"
 #include "codec/kernels/numbers.h"
@@ -64,18 +66,11 @@ size_t add_block(const float* values, size_t count, LevelHistogram& histogram) {
   return found;
 }
 
-// The finalizer of SplitMix64: every bit of the input moves every bit of the output.
-uint64_t mix(uint64_t h) {
-  h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9U;
-  h = (h ^ (h >> 27)) * 0x94d049bb133111ebU;
-  return h ^ (h >> 31);
-}
-
 // One of each of `parts` runs of blocks, at a place that has nothing to do with the length of rows.
 size_t chosen_block(size_t part, size_t parts, size_t blocks) {
   const size_t begin = part * blocks / parts;
   const size_t end = (part + 1) * blocks / parts;
-  return begin + mix(part) % (end - begin);
+  return begin + mix_bits(part) % (end - begin);
 }
 
 }  // namespace
@@ -99,14 +94,25 @@ void LearnedLevels::learn(const LevelLesson& lesson, const void* sums, size_t co
     outliers.for_each(begin, begin + values, [&](size_t place) { tile[place] *= 0; });
     seen += add_block(tile.data(), values, histogram);
   }
-  if (seen >= kValuesMin) levels_ = histogram.best_levels(lesson.levels);
+  if (seen >= kValuesMin) keep(histogram.best_levels(lesson.levels));
 }
 
-uint64_t LearnedLevels::digest() const {
-  if (!known()) return 0;
+void LearnedLevels::keep(std::vector<float> levels) {
+  levels_ = std::move(levels);
+  table_ = 0;
+  digest_ = 0;
+  if (!known()) return;
   std::array<std::byte, kSavedBytes> saved{};
   save(saved);
-  return XXH3_64bits(saved.data(), saved.size());
+  digest_ = XXH3_64bits(saved.data(), saved.size());
+}
+
+uint16_t LearnedLevels::table() {
+  if (table_ == 0 && known()) {
+    const Result<uint16_t> registered = register_level_table(levels_);
+    if (registered.ok()) table_ = registered.value();
+  }
+  return table_;
 }
 
 void LearnedLevels::save(std::span<std::byte> to) const {
@@ -128,7 +134,7 @@ bool LearnedLevels::load(std::span<const std::byte> from) {
   }
   levels.resize(count);
   if (count > 0 && !check_levels(levels).ok()) return false;
-  levels_ = std::move(levels);
+  keep(std::move(levels));
   return true;
 }
 

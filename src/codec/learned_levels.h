@@ -37,7 +37,9 @@ class LearnedLevels {
              const OutlierPlaces& outliers = {});
 
   // 64 bits of the levels; 0 while there are none.
-  [[nodiscard]] uint64_t digest() const;
+  [[nodiscard]] uint64_t digest() const { return digest_; }
+  // Their number in level_tables.h; 0 while there are none, or this process has no room for them.
+  [[nodiscard]] uint16_t table();
 
   // Their number (8 bytes, little-endian), and kTableLevelsMax float32, 0 behind the last.
   static constexpr size_t kSavedBytes = 8 + 4 * kTableLevelsMax;
@@ -46,7 +48,11 @@ class LearnedLevels {
   [[nodiscard]] bool load(std::span<const std::byte> from);
 
  private:
+  void keep(std::vector<float> levels);
+
   std::vector<float> levels_;
+  uint16_t table_ = 0;
+  uint64_t digest_ = 0;
 };
 
 }  // namespace tersum

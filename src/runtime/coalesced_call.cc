@@ -189,9 +189,8 @@ void CoalescedCall::launch(Slot& slot) {
   }
   const bool first = slot.bucket == 0;
   arguments.tensors = checksum_;
-  if (site_ != 0) arguments.site = mix_digests(site_, slot.bucket);
+  arguments.site = site_;
   arguments.bucket = static_cast<uint32_t>(slot.bucket + 1);
-  arguments.list_site = site_;
   const int64_t left_ns = deadline_ns_ - member_->progress->clock().now_ns();
   CallOptions options = options_;
   options.timeout_ms = std::max<int64_t>(left_ns / kNsPerMs, 1);

@@ -116,14 +116,13 @@ Status Operation::take_clip() {
 // Levels that are known stay as they are, so the calls behind this one need not wait for it. Those
 // of lists do: which list's next bucket comes first must be the same on all ranks.
 Status Operation::take_levels() {
-  const LearnedLevels& state = levels_->state;
+  LearnedLevels& state = levels_->state;
   // A process that has no room for the table goes on as before; ranks that have it disagree.
-  const Result<uint16_t> table =
-      state.known() ? register_level_table(state.levels()) : invalid_argument("no levels yet");
-  const uint64_t digest = table.ok() ? state.digest() : 0;
+  const uint16_t table = state.table();
+  const uint64_t digest = table == 0 ? 0 : state.digest();
   const uint64_t known = mix_digests(mix_digests(request_.site, request_.levels), digest);
   descriptor_.flatten = mix_digests(descriptor_.flatten, known);
-  if (!table.ok()) {
+  if (table == 0) {
     outliers_.reset(request_.count);
     return {};
   }
@@ -131,7 +130,7 @@ Status Operation::take_levels() {
     levels_->leave(this);
     levels_ = nullptr;
   }
-  const Codec& taught = request_.codec->taught(table.value());
+  const Codec& taught = request_.codec->taught(table);
   return change_codec(taught, wanted_plan(taught));
 }
 

@@ -186,8 +186,14 @@ uint64_t levels_kind(const CallArguments& arguments, const Codec& codec) {
   return of_bucket(text_digest(codec.spec().to_string()), arguments);
 }
 
+// Of a bucket, its part of the list's.
+uint64_t own_site(const CallArguments& arguments) {
+  if (arguments.site == 0 || arguments.bucket == 0) return arguments.site;
+  return mix_digests(arguments.site, arguments.bucket - 1);
+}
+
 uint64_t site_of(const CallArguments& arguments, const CallOptions& options) {
-  if (arguments.site != 0 || options.site.empty()) return arguments.site;
+  if (arguments.site != 0 || options.site.empty()) return own_site(arguments);
   return text_digest(options.site);
 }
 
@@ -207,8 +213,7 @@ void name_sites(const Member& member, const CallArguments& arguments, const Call
   if (learns_clip(member, arguments, codec)) request.clip = clip_kind(arguments, codec);
   if (has_lesson(member, arguments, codec)) request.levels = levels_kind(arguments, codec);
   if (request.channels != 0 || request.clip != 0 || request.levels != 0) {
-    const uint64_t site = arguments.bucket != 0 ? arguments.list_site : arguments.site;
-    request.site = site != 0 ? site : text_digest(options.site);
+    request.site = arguments.site != 0 ? arguments.site : text_digest(options.site);
   }
   if (feeds_back(arguments, codec)) {
     // Tensors of several types may be summed under one name.
@@ -278,9 +283,9 @@ Result<std::shared_ptr<Operation>> start_call(const std::shared_ptr<Member>& mem
   if (member->closed) return member->refusal;
   request.call = member->keyed ? key : member->next_call++;
   if (request.codec->is_random()) {
-    const uint64_t number = arguments.site != 0
-                                ? member->rounding_calls.next(arguments.site, request.call)
-                                : request.call;
+    const uint64_t site = own_site(arguments);
+    const uint64_t number =
+        site != 0 ? member->rounding_calls.next(site, request.call) : request.call;
     const int rank = member->shown_rank(member->rank);
     request.rounding = rounding_key(member->rounding_seed, rank, number);
   }

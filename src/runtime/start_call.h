@@ -23,11 +23,9 @@ struct CallArguments {
   int root = 0;
   uint64_t tensors = 0;  // as in CallRequest
   uint64_t site = 0;     // of a codec with a state; 0: named by the options
-  // Of a bucket of a list: its number, from 1 on, and the list's site, of which `site` is this
-  // bucket's part. Buckets learn each for itself: which of two lists in flight comes first is sure
-  // for equal numbers alone.
+  // Of a bucket of a list: its number, from 1 on; `site` is the list's. Buckets learn and owe each
+  // for itself: which of two lists in flight comes first is sure for equal numbers alone.
   uint32_t bucket = 0;
-  uint64_t list_site = 0;
   bool keeps_data = false;  // the root of a broadcast does not take part in its result
 };
 

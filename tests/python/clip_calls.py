@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import struct
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import tersum
 
@@ -68,6 +70,26 @@ def sums_of(
     ranks = run_group(len(calls[0]), body)
     results, states = agreed([rank[:2] for rank in ranks])
     return results, states, ranks[0][2]
+
+
+def sums_in_flight(run_group: Run, codec: str, calls: list[Data]) -> list[Data]:
+    """Results of the calls, started together on three ranks at a site and then again at another;
+    while they are in flight, nobody can save what they learn."""
+    refused = threading.Barrier(3)
+
+    def together(group: tersum.Communicator) -> list[Data]:
+        works = [group.all_reduce_async(d[group.rank], codec=codec, site="a") for d in calls]
+        if group.rank == 2:
+            refused.wait(20)  # so long as rank 2 has not entered, no call for "b" can end
+        works += [group.all_reduce_async(d[group.rank], codec=codec, site="b") for d in calls]
+        if group.rank != 2:
+            with pytest.raises(tersum.InvalidArgumentError, match="in flight"):
+                group.save_flatten()
+            refused.wait(20)
+        return [work.result() for work in works]
+
+    results: list[Data] = agreed(run_group(3, together))
+    return results
 
 
 def errors_of(results: list[Data], calls: list[Data]) -> list[float]:

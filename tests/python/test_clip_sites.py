@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,17 @@ import tersum
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from clip_calls import SEED, Data, Run, agreed, calls_of, is_held, saved_sites, sums_of
+from clip_calls import (
+    SEED,
+    Data,
+    Run,
+    agreed,
+    calls_of,
+    is_held,
+    saved_sites,
+    sums_in_flight,
+    sums_of,
+)
 from simulate_codecs import make_data, relative_error
 
 
@@ -158,22 +167,8 @@ def test_ranks_that_name_other_sites_disagree(run_group: Run) -> None:
 def test_calls_of_one_site_in_flight_run_in_their_order(run_group: Run) -> None:
     calls = calls_of("normal", 3, 3000, 12)
     codec = "int2/32+clip:learned"
-
-    refused = threading.Barrier(3)
-
-    def together(group: tersum.Communicator) -> list[Data]:
-        works = [group.all_reduce_async(d[group.rank], codec=codec, site="a") for d in calls]
-        if group.rank == 2:
-            refused.wait(20)  # so long as rank 2 has not entered, no call for "b" can end
-        works += [group.all_reduce_async(d[group.rank], codec=codec, site="b") for d in calls]
-        if group.rank != 2:
-            with pytest.raises(tersum.InvalidArgumentError, match="in flight"):
-                group.save_flatten()
-            refused.wait(20)
-        return [work.result() for work in works]
-
     expected, _, _ = sums_of(run_group, codec, calls, plan="auto")
-    for i, result in enumerate(agreed(run_group(3, together))):
+    for i, result in enumerate(sums_in_flight(run_group, codec, calls)):
         assert result.tobytes() == expected[i % 12].tobytes(), f"call {i}, seed {SEED}"
 
 

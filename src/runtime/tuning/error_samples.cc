@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "base/mix_bits.h"
 #include "codec/codec.h"
 #include "codec/kernels/added_terms.h"
 #include "codec/kernels/element_kernels.h"
@@ -34,18 +35,11 @@ double squared_error(const Codec& codec, const std::vector<float>& values) {
   return sum;
 }
 
-// Every bit of the result depends on all of `number` (the finalizer of splitmix64).
-uint64_t scrambled(uint64_t number) {
-  number = (number ^ (number >> 30)) * 0xbf58476d1ce4e5b9U;
-  number = (number ^ (number >> 27)) * 0x94d049bb133111ebU;
-  return number ^ (number >> 31);
-}
-
 // A number that is exact in float64, as are sums of it over 65,535 ranks.
 double digest_of(const CallArguments& arguments, const CallOptions& options) {
   uint64_t digest = text_digest(options.site);
   const auto fold = [&](auto field) {
-    digest = scrambled(digest + 0x9e3779b97f4a7c15U + static_cast<uint64_t>(field));
+    digest = mix_bits(digest + 0x9e3779b97f4a7c15U + static_cast<uint64_t>(field));
   };
   fold(arguments.collective);
   fold(arguments.type);
@@ -60,7 +54,7 @@ double digest_of(const CallArguments& arguments, const CallOptions& options) {
 std::vector<size_t> ErrorSamples::run_starts(size_t count, uint64_t call) {
   const size_t runs = (count + kRunValues - 1) / kRunValues;
   const size_t taken = std::min(runs, kRuns);
-  const double phase = std::ldexp(static_cast<double>(scrambled(call) >> 11), -53);
+  const double phase = std::ldexp(static_cast<double>(mix_bits(call) >> 11), -53);
   std::vector<size_t> starts(taken);
   for (size_t i = 0; i < taken; ++i) {
     const double place =
@@ -122,7 +116,7 @@ bool ErrorSamples::is_due(const CallArguments& arguments, const CallOptions& opt
                           uint64_t call) const {
   const Site* const site = find(arguments, options);
   if (site == nullptr ? sites_.size() < kSitesKept : site->taken < 2) return true;
-  return scrambled(call) % (arguments.count < kLargeValues ? kEverySmall : kEvery) == 0;
+  return mix_bits(call) % (arguments.count < kLargeValues ? kEverySmall : kEvery) == 0;
 }
 
 std::vector<double> ErrorSamples::measure(const CallArguments& arguments,
