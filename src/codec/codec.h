@@ -88,6 +88,9 @@ struct SlicePlace {
   // Of a call that learns a clip; null: its reports are empty. Those of held() need one.
   const ClipFactors* clips = nullptr;
   ClipMeasure* measure = nullptr;  // of one coding, for the codec inside of +clip:learned
+  // Of a codec that takes pairs, how many contributions each of the wires that combine() gets
+  // holds; null: one.
+  const uint16_t* held = nullptr;
 };
 
 class OutlierPlaces;

@@ -1,6 +1,6 @@
 // Streams of one tile, added pair by pair in their order: first to second, third to fourth, then
 // the two results, and so on. What is left over at the end, where their number is no power of two,
-// is added from the back.
+// is added from the back. Sums of 2^k streams may come in their place, where they would have been.
 //
 // Thread safety: none. Keeps one stream for each power of two up to their number.
 #pragma once
@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 #include "base/check.h"
 
@@ -22,14 +23,16 @@ class PairTree {
   // Of streams of `bytes`, at most kBytes.
   explicit PairTree(size_t bytes) : bytes_(bytes) {}
 
-  // `join(first, second)` adds the stream `second` to `first`.
+  // The next stream, or the sum of the next `held` ones. `join(first, second)` adds the stream
+  // `second` to `first`.
   template <class Join>
-  void add(const std::byte* stream, const Join& join) {
-    TERSUM_CHECK(depth_ <= kPairRoundsMax);
+  void add(const std::byte* stream, const Join& join, uint32_t held = 1) {
+    TERSUM_CHECK(depth_ <= kPairRoundsMax && streams_ % held == 0);
     std::copy_n(stream, bytes_, waiting_[depth_].begin());
     ++depth_;
-    // As many halves are complete as the number of streams ends in zero bits.
-    for (size_t weight = ++streams_; weight % 2 == 0; weight /= 2) join_last(join);
+    streams_ += held;
+    // As many halves are complete as the number of sums of that many ends in zero bits.
+    for (size_t sums = streams_ / held; sums % 2 == 0; sums /= 2) join_last(join);
   }
 
   // The sum of all.

@@ -25,6 +25,16 @@ constexpr size_t kTileBytes = kTileValues / kPairCodes;
 
 size_t packed_bytes(size_t count) { return (count + kPairCodes - 1) / kPairCodes; }
 
+uint32_t held_by(size_t wire, const SlicePlace& place) {
+  return place.held == nullptr ? 1 : place.held[wire];
+}
+
+uint32_t ranks_held(size_t wires, const SlicePlace& place) {
+  uint32_t ranks = 0;
+  for (size_t i = 0; i < wires; ++i) ranks += held_by(i, place);
+  return ranks;
+}
+
 // What one tile is worked on in.
 struct TileMemory {
   alignas(64) float values[kTileMemory];
@@ -80,7 +90,8 @@ class PairCodec final : public SharedCodec {
   void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
                    const SlicePlace& place) const override;
   [[nodiscard]] Status check_wire(const std::byte* wire, size_t count) const override;
-  // `wires` and `own` are the contributions of all ranks.
+  // `wires` and `own` hold the contributions of 2^k ranks that stand together; of all where there
+  // are `values_out`.
   void combine(std::span<const std::byte* const> wires, const void* own, size_t own_index,
                size_t count, const CombineFinish& finish, std::byte* wire_out, void* values_out,
                const SlicePlace& place) const override;
@@ -193,7 +204,8 @@ void PairCodec::combine(std::span<const std::byte* const> wires, const void* own
   TERSUM_CHECK(place.scales != nullptr || count == 0);
   static_cast<void>(
       checked_combine_args(wires, own, own_index, count, finish, wire_out, values_out));
-  TERSUM_CHECK(wires.size() + (own == nullptr ? 0 : 1) == ranks_);
+  const uint32_t ranks = ranks_held(wires.size(), place) + (own == nullptr ? 0 : 1);
+  TERSUM_CHECK(values_out == nullptr ? std::has_single_bit(ranks) : ranks == ranks_);
   TileMemory memory;
   std::array<std::byte, kTileBytes> mine;
   const PairTable table = mean_pair_table();
@@ -205,10 +217,9 @@ void PairCodec::combine(std::span<const std::byte* const> wires, const void* own
       add_pairs(table, to, other, packed_bytes(here), to);
     };
     if (own != nullptr) encode_tile(own, first, here, place, memory, mine.data());
-    size_t wire = 0;
-    for (size_t i = 0; i < ranks_; ++i) {
-      const bool is_own = own != nullptr && i == own_index;
-      tree.add(is_own ? mine.data() : wires[wire++] + offset, join);
+    for (size_t i = 0; i <= wires.size(); ++i) {
+      if (own != nullptr && i == own_index) tree.add(mine.data(), join);
+      if (i < wires.size()) tree.add(wires[i] + offset, join, held_by(i, place));
     }
     const std::byte* const sum = tree.sum(join);
     if (wire_out != nullptr) std::copy_n(sum, packed_bytes(here), wire_out + offset);
@@ -238,6 +249,7 @@ class PairedSums final : public SideBySideSums<PairCodec> {
     return "adds streams two by two, for 2, 4, 8, … 4096 ranks, and this group has " +
            std::to_string(ranks) + "; use int2, or groups of such a size";
   }
+  [[nodiscard]] bool takes_pairs() const override { return true; }
   [[nodiscard]] uint32_t scale_block() const override { return spec_.block; }
   void measure(const void* values, size_t count, uint32_t /*ranks*/, const SlicePlace& place,
                uint16_t* scales) const override {

@@ -3,7 +3,8 @@
 //
 // Codes stand for -3, -1, 1 and 3 halves of a step. The code of a mean of two streams is their sum
 // at twice the step (kernels/pair_sum.h), so the contributions of R = 2^k ranks come in k rounds to
-// one stream at R steps. Whoever adds up needs all contributions side by side.
+// one stream at R steps. Whoever adds up has all contributions side by side, or those of 2^j ranks
+// that stand together: the rounds are the same.
 //
 // Thread safety: any thread; codecs of a number of ranks are made at its first call.
 #pragma once

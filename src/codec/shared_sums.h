@@ -24,6 +24,9 @@ class SharedSums {
   // False where whoever adds up must have all contributions side by side, in the order of the
   // ranks: plans in which ranks add to what passes through them are refused.
   [[nodiscard]] virtual bool takes_partials() const = 0;
+  // True where, all the same, ranks may add contributions up two by two in their order, each some
+  // of them (plan/rank_blocks.h): SlicePlace::held says what their wires hold.
+  [[nodiscard]] virtual bool takes_pairs() const { return false; }
   // False where whoever adds up does so by random numbers of its own: plans in which several ranks
   // add the same are refused.
   [[nodiscard]] virtual bool takes_replicas() const { return true; }

@@ -1,6 +1,7 @@
 // Binomial trees: everybody is reached in ceil(log2 n) steps.
 //
-// Thread safety: pure functions. Invariant: root 0 for every size.
+// Thread safety: pure functions. Invariant: where their number is a power of two, the ranks of
+// every subtree are neighbours, 2^k of them from a multiple of 2^k on.
 #pragma once
 
 #include <bit>
@@ -8,10 +9,14 @@
 
 namespace tersum {
 
-// The parent of node `index` > 0 in the binomial tree whose root is 0: the index without its
-// highest bit. Node 1 then has the largest subtree, and is the first that the root sends to.
-inline int binomial_parent(int index) {
-  return index & ~static_cast<int>(std::bit_floor(static_cast<uint32_t>(index)));
+// The parent of `rank`, which is not `root`, among `size` ranks: its distance from the root without
+// the lowest bit. Distances are exclusive ors where that takes every rank to another one, and
+// otherwise go round.
+inline int binomial_parent(int rank, int root, int size) {
+  const bool in_pairs = std::has_single_bit(static_cast<uint32_t>(size));
+  const int distance = in_pairs ? rank ^ root : (rank - root + size) % size;
+  const int nearer = distance & (distance - 1);
+  return in_pairs ? nearer ^ root : (nearer + root) % size;
 }
 
 }  // namespace tersum

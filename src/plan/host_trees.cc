@@ -58,8 +58,8 @@ std::vector<int> host_parents(const Hosts& hosts, int root, bool binomial) {
   if (!hosts.all_adjacent()) return breadth_first_parents(*hosts.topology, root);
   std::vector<int> parents(at(hosts.count()), root);
   parents[at(root)] = kTreeRoot;
-  for (int index = 1; binomial && index < hosts.count(); ++index) {
-    parents[at((index + root) % hosts.count())] = (binomial_parent(index) + root) % hosts.count();
+  for (int host = 0; binomial && host < hosts.count(); ++host) {
+    if (host != root) parents[at(host)] = binomial_parent(host, root, hosts.count());
   }
   return parents;
 }

@@ -32,14 +32,18 @@ uint64_t StepBuilder::chunk_turn(int rank, uint32_t chunk) const {
   return (chunk + chunk_count_ - own) % chunk_count_;
 }
 
-void StepBuilder::add_reduce(uint32_t chunk, const ChunkTree& tree) {
-  order_.measure(tree.parent);
+void StepBuilder::measure_heights(const std::vector<int>& parent) {
+  order_.measure(parent);
   height_.assign(at(size_), 0);
   for (size_t i = order_.outwards().size(); i-- > 1;) {
     const int rank = order_.outwards()[i];
-    int& above = height_[at(tree.parent[at(rank)])];
+    int& above = height_[at(parent[at(rank)])];
     above = std::max(above, height_[at(rank)] + 1);
   }
+}
+
+void StepBuilder::add_reduce(uint32_t chunk, const ChunkTree& tree) {
+  measure_heights(tree.parent);
   for (int rank = 0; rank < size_; ++rank) {
     const int parent = tree.parent[at(rank)];
     if (parent < 0) continue;
@@ -55,15 +59,16 @@ void StepBuilder::add_reduce(uint32_t chunk, const ChunkTree& tree) {
 }
 
 void StepBuilder::add_gather(uint32_t chunk, const ChunkTree& tree) {
-  order_.measure(tree.source);
+  measure_heights(tree.source);
   for (const int rank : order_.outwards()) {
     const int source = tree.source[at(rank)];
     if (source < 0) continue;
     const auto sent = 2 * static_cast<uint64_t>(order_.depth(source));
+    const auto lower = static_cast<uint64_t>(size_ - height_[at(rank)]);
+    const uint64_t turn = lower << 48 | hops(source, rank) << 32;
     const StepKind kind = source == tree.owner ? StepKind::kSendFinal : StepKind::kForward;
-    push(source, kGatherPhase + sent, hops(source, rank) << 32 | chunk_turn(source, chunk),
-         {kind, rank, chunk});
-    push(rank, kGatherPhase + sent + 1, hops(source, rank) << 32 | chunk_turn(rank, chunk),
+    push(source, kGatherPhase + sent, turn | chunk_turn(source, chunk), {kind, rank, chunk});
+    push(rank, kGatherPhase + sent + 1, turn | chunk_turn(rank, chunk),
          {StepKind::kReceiveStore, source, chunk});
     ++incoming_[at(rank)];
   }

@@ -3,8 +3,9 @@
 // Each step gets a time. A partial sum leaves a rank when the longest chain of partial sums below
 // it has come in, and arrives half a step later; a final value leaves a rank as many steps after
 // the last sum as the rank is away from the owner. Lists sorted by time are causal: what a step
-// waits for has an earlier time, on whichever rank. At one time, ranks serve their successors in
-// turn, so that n senders aim at n different receivers.
+// waits for has an earlier time, on whichever rank. At one time, what has the longest way to go
+// leaves first, and ranks serve their successors in turn, so that n senders aim at n different
+// receivers.
 //
 // Thread safety: none needed. Invariant: for a given chunk, a rank's steps obey plan.h's grammar.
 #pragma once
@@ -38,6 +39,8 @@ class StepBuilder {
 
   void add_reduce(uint32_t chunk, const ChunkTree& tree);
   void add_gather(uint32_t chunk, const ChunkTree& tree);
+  // Of each rank of a tree, the longest way from it to a leaf.
+  void measure_heights(const std::vector<int>& parent);
   void push(int rank, uint64_t when, uint64_t turn, const Step& step);
   [[nodiscard]] uint64_t hops(int from, int to) const {
     return static_cast<uint64_t>((to - from + size_) % size_);

@@ -5,6 +5,9 @@
 #include "base/check.h"
 #include "codec/shared_sums.h"
 #include "plan/collective_rules.h"
+#include "plan/plan_trees.h"
+#include "plan/rank_blocks.h"
+#include "runtime/plan_needed.h"
 
 namespace tersum {
 namespace {
@@ -130,6 +133,27 @@ class RoleBuilder {
   uint32_t index_ = 0;
 };
 
+// How many contributions each message towards a sum brings, where ranks add some of them up on the
+// way.
+void count_contributions(const PlanRequest& request, CompiledPlan& plan) {
+  Result<PlanTrees> trees = make_trees(request);
+  TERSUM_CHECK(trees.ok());
+  plan.held.assign(plan.in_flows.size(), 1);
+  ChunkTree tree;
+  RankBlocks blocks;
+  for (uint32_t chunk = 0; chunk < trees->weights.size(); ++chunk) {
+    trees->fill(chunk, tree);
+    blocks.measure(tree);
+    TERSUM_CHECK(blocks.pair_up());
+    for (const ChunkRole& role : plan.roles) {
+      if (role.chunk != chunk) continue;
+      for (uint32_t i = role.adds.first; i < role.adds.first + role.adds.count; ++i) {
+        plan.held[i] = static_cast<uint16_t>(blocks.held(plan.in_flows[i].peer));
+      }
+    }
+  }
+}
+
 bool passes_through(const CompiledPlan& plan) {
   return std::any_of(plan.roles.begin(), plan.roles.end(), [](const ChunkRole& role) {
     return role.forwards.count > 0 || (role.adds.count > 0 && role.partials.count > 0);
@@ -192,7 +216,7 @@ Result<std::shared_ptr<const CompiledPlan>> compile_plan(const PlanRequest& requ
   plan->replicated = source.replicated;
   if (reduces(request.collective)) plan->gathered_ranks = static_cast<uint32_t>(request.size);
   // In those plans whoever adds up has every contribution as it was encoded.
-  const bool is_direct = plan->replicated || request.kind == PlanKind::kTwoStep;
+  const bool is_direct = is_side_by_side(request.kind);
   plan->codec = summing_codec(codec, plan->gathered_ranks, !is_direct);
   plan->gathered = &plan->codec->gathered(plan->gathered_ranks);
   if (const Codec* const wide = wide_codec(codec)) {
@@ -216,6 +240,9 @@ Result<std::shared_ptr<const CompiledPlan>> compile_plan(const PlanRequest& requ
   RoleBuilder builder(*plan, source, rank);
   for (const uint32_t chunk : order) builder.build(chunk, per_chunk[chunk]);
   order_jobs(steps, *plan);
+  if (!is_direct && ordered_sums(codec, request.collective, request.size) != nullptr) {
+    count_contributions(request, *plan);
+  }
   plan->in_lookup = make_lookup(*plan, plan->in_flows);
   plan->out_lookup = make_lookup(*plan, plan->out_flows);
   return std::shared_ptr<const CompiledPlan>(std::move(plan));

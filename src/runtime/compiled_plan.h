@@ -103,6 +103,8 @@ struct CompiledPlan {
   // furthest is served first, because it is still in the cache.
   std::vector<SliceJob> jobs;
   std::vector<InFlow> in_flows;
+  // Of a codec that takes pairs, how many contributions each of them brings; empty: one.
+  std::vector<uint16_t> held;
   std::vector<OutFlow> out_flows;
   // (flow key, flow index), sorted: finds the flow that a message's header names.
   std::vector<std::pair<uint64_t, uint32_t>> in_lookup;
@@ -124,6 +126,7 @@ struct CompiledPlan {
 int find_flow(const std::vector<std::pair<uint64_t, uint32_t>>& lookup, uint32_t chunk,
               FlowPhase phase, int peer);
 
+// Of a plan that the codec takes (plan_needed.h).
 Result<std::shared_ptr<const CompiledPlan>> compile_plan(const PlanRequest& request,
                                                          const Codec& codec, int rank,
                                                          const SliceLimits& limits);

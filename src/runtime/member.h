@@ -18,6 +18,7 @@
 #include "runtime/flatten_sites.h"
 #include "runtime/group_routes.h"
 #include "runtime/operation.h"
+#include "runtime/plan_fits.h"
 #include "runtime/rounding_calls.h"
 #include "tersum/communicator.h"
 #include "tersum/options.h"
@@ -107,7 +108,8 @@ class Member {
   uint64_t rounding_seed = 0;  // before the first call
 
   // Any thread.
-  std::mutex mutex;
+  PlanFits plan_fits;
+  std::mutex mutex;  // of what follows
   uint64_t next_call = 0;
   RoundingCalls rounding_calls;
   Status poison;

@@ -200,7 +200,10 @@ SlicePlace Operation::place_of(const PlanRun& run, const ChunkRole& role, uint32
   const uint16_t* const scales = sums_ == nullptr ? nullptr : scales_.data() + scale_index(first);
   const uint32_t divisor = run.arrays.op == ReduceOp::kAverage ? ranks() : 1;
   const ClipFactors* const clips = clip_ == nullptr ? nullptr : &clips_;
-  return {first, factors, request_.rounding, owed_, request_.added, scales, divisor, clips};
+  SlicePlace place{first,          factors, request_.rounding, owed_,
+                   request_.added, scales,  divisor,           clips};
+  if (!run.plan->held.empty()) place.held = run.plan->held.data() + role.adds.first;
+  return place;
 }
 
 // Of what wires_ points to.

@@ -63,12 +63,17 @@ double agreed_wire_bytes(const Codec& codec, size_t count, Collective collective
 
 // Misfits come last. A plan that the codec does not sum by is one, however quick it would be.
 std::vector<PlanPrediction> predictions_of(const std::vector<PricedPlan>& plans, const Codec& codec,
-                                           Collective collective, int ranks) {
+                                           const CostRequest& request) {
   std::vector<PlanPrediction> fit;
   std::vector<PlanPrediction> misfits;
   for (const PricedPlan& plan : plans) {
     PlanPrediction prediction = prediction_of(plan);
-    if (prediction.misfit.empty() && !takes_plan(codec, collective, ranks, plan.kind)) {
+    PlanRequest wanted;
+    wanted.collective = request.collective;
+    wanted.kind = plan.kind;
+    wanted.size = request.topology->ranks();
+    wanted.topology = request.topology;
+    if (prediction.misfit.empty() && !takes_plan(codec, wanted)) {
       prediction = {};
       prediction.plan = plan.kind;
       prediction.misfit = "codec " + codec.spec().to_string() + " does not sum by it";
@@ -111,7 +116,7 @@ Result<PlanStudy> study_plans(const PlanStudyOptions& options) {
                      agreed_wire_bytes(codec, count, options.collective, study.ranks);
   if (count > 0) request.codec.wire_ratio = study.wire_bytes / request.value_bytes;
   study.bound_s = wire_bound_s(request);
-  study.plans = predictions_of(price_plans(request), codec, options.collective, study.ranks);
+  study.plans = predictions_of(price_plans(request), codec, request);
   return study;
 }
 

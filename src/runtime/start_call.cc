@@ -106,8 +106,9 @@ Status check_ranks(const Member& member, const CallArguments& arguments, const C
 Status check_side_by_side(const Member& member, const CallArguments& arguments,
                           const CallOptions& options, const Codec& codec) {
   const PlanKind plan = options.plan;
-  if (plan_needed(codec, arguments.collective, member.size()) == PlanKind::kAuto ||
-      plan == PlanKind::kAuto || takes_plan(codec, arguments.collective, member.size(), plan)) {
+  const SharedSums* const sums = ordered_sums(codec, arguments.collective, member.size());
+  if (sums == nullptr || plan == PlanKind::kAuto ||
+      may_take_plan(codec, arguments.collective, member.size(), plan)) {
     return {};
   }
   const std::string refused = "codec " + codec.spec().to_string() + " is refused on plan " +
@@ -117,11 +118,14 @@ Status check_side_by_side(const Member& member, const CallArguments& arguments,
                        ", in which every rank adds up all: it adds by random numbers of the rank "
                        "that does it, so that no two would have the same; use plan two_step");
   }
-  const bool takes_replicas = codec.shared_sums()->takes_replicas();
+  if (sums->takes_pairs()) {
+    return unsupported(refused +
+                       ", which adds rank after rank to what passes through: it adds ranks two by "
+                       "two; use plan two_step, one_shot, halving_doubling or tree");
+  }
   return unsupported(refused +
                      ", which adds to what passes through: it adds up the contributions of all "
-                     "ranks where they lie side by side; use plan two_step" +
-                     (takes_replicas ? " or one_shot" : ""));
+                     "ranks where they lie side by side; use plan two_step");
 }
 
 // Also of a plan that only the topology leaves.
@@ -132,13 +136,24 @@ Status check_hops(const Member& member, const CallArguments& arguments, const Ca
                             ? options.plan
                             : choose_plan(arguments.collective, member.size(),
                                           codec.wire_bytes(arguments.count), member.topology.get());
-  if (takes_plan(codec, arguments.collective, member.size(), kind)) return {};
+  if (may_take_plan(codec, arguments.collective, member.size(), kind)) return {};
   return unsupported(
       "codec " + codec.spec().to_string() + " is refused on plan " +
       std::string(plan_kind_name(kind)) +
       ": its scales are powers of two, so partial sums that are coded again at every "
       "hop round to what they were; use plan two_step or tree, another codec, or " +
       codec.spec().to_string() + "+hops to do it all the same");
+}
+
+// Of a plan that the call, or its codec, names.
+Status check_links(Member& member, const CallRequest& request) {
+  PlanRequest plan;
+  plan.collective = request.collective;
+  plan.kind = request.plan;
+  plan.size = member.size();
+  plan.root = request.root;
+  plan.topology = member.topology.get();
+  return member.plan_fits.check(*request.codec, plan);
 }
 
 // Sums of a whole array on every rank are what channels are learned from; where that is not so, or
@@ -271,6 +286,7 @@ Result<std::shared_ptr<Operation>> start_call(const std::shared_ptr<Member>& mem
                      ? options.plan
                      : plan_needed(*codec.value(), arguments.collective, member->size());
   request.root = arguments.root;
+  TERSUM_RETURN_IF_ERROR(check_links(*member, request));
   request.tensors = arguments.tensors;
   name_sites(*member, arguments, options, request);
   if (options.residual != nullptr || options.bias != nullptr) {

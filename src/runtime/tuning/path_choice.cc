@@ -129,23 +129,29 @@ Result<PathChoice> choose_plan_only(const PathContext& context, const CallArgume
   const Result<const Codec*> found = find_codec(codec, arguments.type, arguments.op);
   if (!found.ok()) return found.status();
   const auto taken = [&](PlanKind plan) {
-    return takes_plan(*found.value(), arguments.collective, context.size, plan);
+    PlanRequest wanted;
+    wanted.collective = arguments.collective;
+    wanted.kind = plan;
+    wanted.size = context.size;
+    wanted.topology = context.topology;
+    return takes_plan(*found.value(), wanted);
   };
   // Neither a rule for all codecs nor a plan that is fast for another may make a call fail.
   const TuningRule* rule = rule_for(context, arguments);
   if (rule != nullptr && rule->plan != PlanKind::kAuto && taken(rule->plan)) {
     return named(std::move(codec), rule->plan, "the plan is a tuning rule's");
   }
-  const PlanKind needed = plan_needed(*found.value(), arguments.collective, context.size);
-  if (needed != PlanKind::kAuto) {
-    return named(std::move(codec), needed, "the codec adds where contributions lie side by side");
-  }
   const std::string_view like =
       found.value()->lossless() ? tuning_codecs().front() : measured_like(codec);
   auto ways = ranked(context, arguments, {like}, PlanKind::kAuto);
   std::erase_if(ways, [&](const TuningOption& option) { return !taken(option.way.plan); });
   if (ways.empty()) {
-    return named(std::move(codec), PlanKind::kAuto, "not tuned: the plan is the rule of thumb's");
+    const PlanKind needed = plan_needed(*found.value(), arguments.collective, context.size);
+    const char* const reason =
+        needed == PlanKind::kAuto
+            ? "not tuned: the plan is the rule of thumb's"
+            : "not tuned: the codec adds where contributions lie side by side";
+    return named(std::move(codec), needed, reason);
   }
   PathChoice choice = take_best(ways, "the fastest plan measured for this codec and size");
   choice.codec = std::move(codec);

@@ -90,6 +90,48 @@ Codes unpacked(const Bytes& wire, size_t count) {
   return codes;
 }
 
+// Rank 0 is a wire, rank 1 adds its own values, and ranks 2 to 7 come in one of four ways.
+TEST(PairedSums, OfRanksThatStandTogetherComeToTheSame) {
+  constexpr size_t kCount = 6151;
+  const auto rows = bell_shaped(8, kCount);
+  const Agreed agreed = agree(rows);
+  const Codec& codec = lut2().shared_sums()->contributions(8);
+  // Ranks first..first+held-1.
+  const auto sum_of = [&](size_t first, uint16_t held) {
+    Bytes sum(codec.wire_bytes(kCount));
+    std::vector<Bytes> sent(held, sum);
+    std::vector<const std::byte*> wires;
+    for (size_t i = 0; i < held; ++i) {
+      codec.encode(rows[first + i].data(), kCount, sent[i].data(), agreed.place());
+      wires.push_back(sent[i].data());
+    }
+    codec.combine(wires, nullptr, 0, kCount, {}, sum.data(), nullptr, agreed.place());
+    return sum;
+  };
+  const Bytes all = sum_of(0, 8);
+  using Held = std::vector<uint16_t>;
+  for (const Held& held :
+       {Held{1, 2, 4}, Held{1, 2, 2, 2}, Held{1, 1, 1, 4}, Held{1, 2, 1, 1, 2}}) {
+    std::vector<Bytes> parts;
+    std::vector<const std::byte*> wires;
+    size_t first = 0;
+    for (const uint16_t ranks : held) {
+      parts.push_back(sum_of(first, ranks));
+      first += ranks + (first == 0 ? 1 : 0);
+    }
+    for (const Bytes& part : parts) wires.push_back(part.data());
+    SlicePlace place = agreed.place();
+    place.held = held.data();
+    Bytes sum(codec.wire_bytes(kCount));
+    Floats values(kCount), decoded(kCount);
+    codec.combine(wires, rows[1].data(), 1, kCount, {ReduceOp::kSum, 1, 8}, sum.data(),
+                  values.data(), place);
+    EXPECT_EQ(sum, all);
+    codec.gathered(8).decode(sum.data(), kCount, decoded.data(), agreed.place());
+    EXPECT_EQ(values, decoded);
+  }
+}
+
 TEST(PairedSums, AreTheTreeOfMeansOfTheCodes) {
   for (const size_t ranks : {size_t{2}, size_t{4}, size_t{8}, size_t{16}}) {
     for (const size_t count : {size_t{1}, size_t{7}, size_t{32}, size_t{97}, size_t{6151}}) {

@@ -175,13 +175,26 @@ TEST(CostModel, RanksOfOneHostNeedNoLinks) {
 
 TEST(CostModel, AHierarchyWinsWhereHostsShareALink) {
   const auto topology = parse_topology(R"({"rate": "1gbit",
-      "hosts": [{"name": "a", "ranks": [0, 1, 2, 3]}, {"name": "b", "ranks": [4, 5, 6, 7]}],
+      "hosts": [{"name": "a", "ranks": [0, 2, 4, 6]}, {"name": "b", "ranks": [1, 3, 5, 7]}],
       "links": [{"between": ["a", "b"]}]})")
                             .value();
   CostRequest request = only_wires(*topology);
   EXPECT_EQ(choose_plan_by_cost(request), PlanKind::kHierarchical);
   EXPECT_NEAR(must_price(request, PlanKind::kHierarchical).wire_s / wire_bound_s(request), 1, 1e-9);
   EXPECT_GT(must_price(request, PlanKind::kTwoStep).wire_s, 3 * wire_bound_s(request));
+  EXPECT_GT(must_price(request, PlanKind::kHalvingDoubling).wire_s, 3 * wire_bound_s(request));
+}
+
+// Pairs meet first that are neighbours: what leaves a host is the sum of its ranks.
+TEST(CostModel, HalvingSparesTheLinkWhereHostsHoldNeighbours) {
+  const auto topology = parse_topology(R"({"rate": "1gbit",
+      "hosts": [{"name": "a", "ranks": [0, 1, 2, 3]}, {"name": "b", "ranks": [4, 5, 6, 7]}],
+      "links": [{"between": ["a", "b"]}]})")
+                            .value();
+  const CostRequest request = only_wires(*topology);
+  for (const PlanKind kind : {PlanKind::kHalvingDoubling, PlanKind::kHierarchical}) {
+    EXPECT_NEAR(must_price(request, kind).wire_s / wire_bound_s(request), 1, 1e-9);
+  }
 }
 
 TEST(CostModel, MisfitsComeLastWithTheirReason) {

@@ -1,9 +1,10 @@
-// lut2 in calls: the same bits by both plans it takes, those of the tree of means; and which calls
+// lut2 in calls: the same bits by all plans it takes, those of the tree of means; and which calls
 // are refused, with the reason.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -20,7 +21,8 @@ using Floats = std::vector<float>;
 
 constexpr uint64_t kSeed = 20261122;
 constexpr size_t kBlock = 32;
-constexpr PlanKind kPlans[] = {PlanKind::kTwoStep, PlanKind::kOneShot};
+constexpr PlanKind kPlans[] = {PlanKind::kTwoStep, PlanKind::kOneShot, PlanKind::kHalvingDoubling,
+                               PlanKind::kTree, PlanKind::kHierarchical};
 
 Cluster make_cluster(int size, ClusterKind kind = ClusterKind::kLocal,
                      const std::string& topology = "") {
@@ -93,7 +95,7 @@ Floats expected_sum(const std::vector<Floats>& ranks, float factor) {
 
 class PairedCallsOf : public ::testing::TestWithParam<int> {};
 
-TEST_P(PairedCallsOf, GiveTheTreeOfMeansByBothPlans) {
+TEST_P(PairedCallsOf, GiveTheTreeOfMeansByEveryPlan) {
   const int size = GetParam();
   Cluster cluster = make_cluster(size);
   for (const size_t count : {1, 7, 32, 33, 10007, 70001}) {
@@ -111,23 +113,82 @@ TEST_P(PairedCallsOf, GiveTheTreeOfMeansByBothPlans) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, PairedCallsOf, ::testing::Values(2, 4, 8));
+INSTANTIATE_TEST_SUITE_P(Sizes, PairedCallsOf, ::testing::Values(2, 4, 8, 16));
 
 TEST(PairedCalls, RaggedPartsOfAReduceScatterAreThoseOfTheSum) {
   constexpr size_t kSize = 4;
   Cluster cluster = make_cluster(kSize);
   for (const size_t count : {1, 31, 1009}) {
     const std::vector<Floats> ranks = random_ranks(kSize, count * kSize);
-    const auto outputs = call(cluster, ranks, Collective::kReduceScatter, ReduceOp::kSum,
-                              {"lut2", PlanKind::kTwoStep, 0});
-    for (size_t part = 0; part < kSize; ++part) {
-      std::vector<Floats> own;
-      for (const Floats& rank : ranks) {
-        const auto begin = rank.begin() + static_cast<std::ptrdiff_t>(part * count);
-        own.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(count));
+    for (const PlanKind plan : {PlanKind::kTwoStep, PlanKind::kHalvingDoubling, PlanKind::kTree}) {
+      const auto outputs =
+          call(cluster, ranks, Collective::kReduceScatter, ReduceOp::kSum, {"lut2", plan, 0});
+      for (size_t part = 0; part < kSize; ++part) {
+        std::vector<Floats> own;
+        for (const Floats& rank : ranks) {
+          const auto begin = rank.begin() + static_cast<std::ptrdiff_t>(part * count);
+          own.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(count));
+        }
+        EXPECT_EQ(outputs[part], expected_sum(own, kSize))
+            << plan_kind_name(plan) << " count " << count << " part " << part;
       }
-      EXPECT_EQ(outputs[part], expected_sum(own, kSize)) << "count " << count << " part " << part;
     }
+  }
+}
+
+// Eight ranks on four hosts, which all reach each other.
+std::string hosts_of(const std::array<const char*, 4>& ranks) {
+  std::string text = R"({"rate": "1gbit", "switches": ["s"], "hosts": [)";
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + (R"({"name": "h)" + std::to_string(i) + R"(", "ranks": [)") +
+            ranks[i] + "]}";
+  }
+  text += R"(], "links": [)";
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + (R"({"between": ["h)" + std::to_string(i) + R"(", "s"]})");
+  }
+  return text + "]}";
+}
+
+TEST(PairedCalls, HostsThatHoldNeighboursAddThemUpFirst) {
+  const std::vector<Floats> ranks = random_ranks(8, 5003);
+  const Floats expected = expected_sum(ranks, 8);
+  const std::array even{"0, 1", "2, 3", "4, 5", "6, 7"};
+  const std::array uneven{"0, 1, 2, 3", "4, 5", "6", "7"};
+  for (const auto& hosts : {even, uneven}) {
+    Cluster cluster = make_cluster(8, ClusterKind::kLocal, hosts_of(hosts));
+    for (const PlanKind plan : kPlans) {
+      if (plan == PlanKind::kTree && hosts == uneven) continue;
+      const auto sums =
+          call(cluster, ranks, Collective::kAllReduce, ReduceOp::kSum, {"lut2", plan, 0});
+      for (const Floats& sum : sums) EXPECT_EQ(sum, expected) << plan_kind_name(plan);
+    }
+  }
+}
+
+TEST(PairedCalls, HostsThatHoldOthersAreRefusedOnPlansOfHosts) {
+  Cluster cluster =
+      make_cluster(8, ClusterKind::kLocal, hosts_of({"0, 2", "1, 3", "4, 6", "5, 7"}));
+  std::vector<Floats> values(8, Floats(100, 1.0F));
+  for (const PlanKind plan : {PlanKind::kTree, PlanKind::kHierarchical}) {
+    const auto statuses = cluster.run([&](int rank, Communicator& communicator) {
+      Floats& own = values[static_cast<size_t>(rank)];
+      return communicator.start_all_reduce(own.data(), own.data(), own.size(), DataType::kFloat32,
+                                           ReduceOp::kSum, {"lut2", plan, 0});
+    });
+    for (const Status& status : statuses) {
+      EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+      EXPECT_THAT(std::string(status.message()),
+                  HasSubstr(std::string("codec lut2/32 is refused on plan ") +
+                            std::string(plan_kind_name(plan)) +
+                            ", by which hosts add up ranks that do not stand two by two"));
+    }
+  }
+  // Nothing is lost by asking.
+  const std::vector<Floats> ranks = random_ranks(8, 100);
+  for (const Floats& sum : call(cluster, ranks, Collective::kAllReduce, ReduceOp::kSum,
+                                {"lut2", PlanKind::kHalvingDoubling, 0})) {
+    EXPECT_EQ(sum, expected_sum(ranks, 8));
   }
 }
 
@@ -201,20 +262,27 @@ Status refused(Cluster& cluster, PlanKind plan) {
                                   ReduceOp::kSum, {"lut2", plan, 0});
 }
 
-TEST(PairedCalls, PlansThatAddToWhatPassesThroughAreRefused) {
-  for (const int size : {2, 4}) {
-    Cluster cluster = make_cluster(size);
-    for (const PlanKind plan :
-         {PlanKind::kRing, PlanKind::kBidirectionalRing, PlanKind::kHalvingDoubling,
-          PlanKind::kTorus, PlanKind::kTree, PlanKind::kHierarchical}) {
-      const Status status = refused(cluster, plan);
-      EXPECT_EQ(status.code(), StatusCode::kUnsupported);
-      EXPECT_THAT(std::string(status.message()),
-                  HasSubstr(std::string(plan_kind_name(plan)) +
-                            ", which adds to what passes through: it adds up the contributions of "
-                            "all ranks where they lie side by side; use plan two_step or "
-                            "one_shot"));
-    }
+TEST(PairedCalls, PlansThatAddRankAfterRankAreRefused) {
+  Cluster cluster = make_cluster(4);
+  for (const PlanKind plan : {PlanKind::kRing, PlanKind::kBidirectionalRing, PlanKind::kTorus}) {
+    const Status status = refused(cluster, plan);
+    EXPECT_EQ(status.code(), StatusCode::kUnsupported);
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr(std::string(plan_kind_name(plan)) +
+                          ", which adds rank after rank to what passes through: it adds ranks two "
+                          "by two; use plan two_step, one_shot, halving_doubling or tree"));
+  }
+}
+
+// They have one order.
+TEST(PairedCalls, TwoRanksTakeEveryPlan) {
+  Cluster cluster = make_cluster(2);
+  const std::vector<Floats> ranks = random_ranks(2, 3001);
+  const Floats expected = expected_sum(ranks, 2);
+  for (const PlanKind plan : {PlanKind::kRing, PlanKind::kBidirectionalRing, PlanKind::kTorus}) {
+    const auto sums =
+        call(cluster, ranks, Collective::kAllReduce, ReduceOp::kSum, {"lut2", plan, 0});
+    for (const Floats& sum : sums) EXPECT_EQ(sum, expected) << plan_kind_name(plan);
   }
 }
 
