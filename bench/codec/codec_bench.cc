@@ -164,8 +164,18 @@ int run(const Options& options) {
     return 2;
   }
   std::vector<std::string> codecs = options.codecs;
-  if (codecs.empty())
+  if (codecs.empty()) {
     codecs = {"exact", "bf16", "int8/32", "int8/128", "int8/256", "int4/32", "int4/128"};
+    // Of each kind that has a floor.
+    for (const char* spec : {"int6/128", "nf4/64", "mxfp8:e4m3", "mxfp8:e5m2"}) {
+      if (options.check) codecs.emplace_back(spec);
+    }
+    for (const char* base : {"int8/128", "int6/128", "int4/128", "nf4/64", "mxfp8:e4m3"}) {
+      if (!options.check) break;
+      codecs.push_back(std::string(base) + "+hadamard");
+      codecs.push_back(std::string(base) + "+flatten");
+    }
+  }
   std::printf("%zu float32 values, %s, median of %zu rounds; higher is faster\n", options.values,
               std::string(active_isa()).c_str(), options.rounds);
   std::vector<Row> all;

@@ -141,6 +141,11 @@ std::string_view refuse_adaptive(const FormatRow& row, const PlainSpec& spec) {
   if (row.block_min == row.block_max) return "the format has blocks of one size only";
   if (row.name == "int1") return "the scales of int1 are means, which say nothing about outliers";
   if (row.name == "five") return "the codes of five come in groups of 96, which cut small blocks";
+  // What they lose is about the largest values, which a scale of two bytes sets on a level.
+  if (row.name.starts_with("fp8")) {
+    return "levels of fp8 are closer where values are small, which leaves small blocks little to "
+           "gain, and scales of a byte cost more";
+  }
   if (spec.transforms()) return "a rotation spreads over its block what small blocks would confine";
   const bool has_choice = spec.block > row.block_min && spec.block < row.block_max;
   return has_choice ? ""

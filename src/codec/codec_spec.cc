@@ -242,6 +242,11 @@ Status explain_spec(std::string_view text) {
                             quoted(parts.base.substr(kLearnedPrefix.size())) +
                             "; write \"kmeans:16\"");
   }
+  if (parts.base == "auto") {
+    return invalid_argument("codec " + quoted(text) +
+                            " is no format but a call's choice of one, by what the call moves; "
+                            "name a format here");
+  }
   if (!format.has_value()) {
     const std::string nearest = nearest_base(parts.base);
     return invalid_argument("unknown codec " + quoted(text) + ": known codecs are " +

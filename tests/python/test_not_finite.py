@@ -51,7 +51,7 @@ SPECS = [
     *(f"int{bits}/64+mixed" for bits in range(7, 2, -1)),
     "int4/128+hadamard+mixed",
     "int4/64+adaptive",
-    "fp8e4m3/128+adaptive",
+    "nf4/128+adaptive",
     *(f"{base}+sr" for base in ("int8", "int2", "five", "fp8e5m2", "nf4", "int4+hadamard")),
     "mxfp4+sr+hops",
     *(f"int{bits}/64+shiftadd+hops" for bits in (8, 5, 2)),

@@ -16,6 +16,7 @@ pytest.importorskip("tersum.jax", reason="tersum is not installed with its JAX p
 
 SPECS = [
     *("bf16", "int8/128", "int8/128+flatten", "int4/128", "int4/128+flatten", "int2/32"),
+    *("int6/128+hadamard", "int6/128+flatten", "int5/128+flatten"),
     *("nf4/64", "table:FILE/64", "kmeans:16/64", "int4/128+kronecker:FILE"),
 ]
 
@@ -56,6 +57,12 @@ def test_specs_come_out_in_their_order(ranks: int, tmp_path: Path) -> None:
         assert losses["int8/128+flatten"] < 0.7 * losses["int8/128"], kind
         # What is learned from the first batch serves those after it.
         assert losses["int4/128+kronecker:FILE"] < 0.8 * losses["int4/128"], kind
+    # The bars of the full run, which test_demo_quality.py holds, of batches a quarter of its size.
+    turned, flattened = (found[f"int6/128+{way}"]["error"] for way in ("hadamard", "flatten"))
+    assert flattened <= 0.93 * turned
+    assert found["int8/128+flatten"]["cosine_mean"] >= 0.99997
+    assert found["int6/128+flatten"]["cosine_mean"] >= 0.99966
+    assert found["int5/128+flatten"]["cosine_mean"] >= 0.9984
     assert found["int8/128"]["cosine_mean"] > 0.999
     assert all(row["cosine_least"] <= row["cosine_mean"] <= 1.000001 for row in rows)
     # One line of the table for each, and a picture that can be read.

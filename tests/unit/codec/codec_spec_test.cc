@@ -118,12 +118,14 @@ TEST(CodecSpec, ErrorsNameWhatIsAllowed) {
   for (const char* text : {"int8+mixed", "int2+mixed", "nf4+mixed", "bf16+mixed", "mxint8+mixed"}) {
     EXPECT_THAT(error_of(text), HasSubstr("only int3 to int7")) << text;
   }
+  EXPECT_THAT(error_of("auto"), HasSubstr("a call's choice"));
   EXPECT_THAT(error_of("int4+mixed+adaptive"), HasSubstr("blocks of one size"));
   EXPECT_THAT(error_of("int4+mixed:2"), HasSubstr("is written \"mixed\""));
   EXPECT_THAT(error_of("mxfp4+adaptive"), HasSubstr("one size only"));
   EXPECT_THAT(error_of("exact+adaptive"), HasSubstr("one size only"));
   EXPECT_THAT(error_of("int1/64+adaptive"), HasSubstr("means"));
   EXPECT_THAT(error_of("five/64+adaptive"), HasSubstr("groups of 96"));
+  EXPECT_THAT(error_of("fp8e5m2+adaptive"), HasSubstr("closer where values are small"));
   EXPECT_THAT(error_of("int4+hadamard+adaptive"), HasSubstr("a rotation spreads"));
   EXPECT_THAT(error_of("int4/32+adaptive"), HasSubstr("write 64, 128, 256 or 512"));
   EXPECT_THAT(error_of("int4/1024+adaptive"), HasSubstr("write 64, 128, 256 or 512"));
