@@ -2,7 +2,9 @@
 //
 // One process per rank. It obeys the lines of its own FIFO, `FOLDER/in.RANK`, and sleeps in read()
 // between them, so that a contender that is not being measured costs nothing; rank 0 answers in
-// `FOLDER/out`. A closed FIFO (the tool is gone) ends the process. Commands:
+// `FOLDER/out`, and every other rank writes a byte to `FOLDER/done` when it has left the library:
+// the last ones may still spin in there when rank 0 answers. A closed FIFO (the tool is gone) ends
+// the process. Commands:
 //
 //   time COUNT CALLS IN_PLACE   one call that is not timed, then CALLS calls back to back:
 //                               "ok SECONDS…", the slowest rank of each call
@@ -81,8 +83,8 @@ class Harness {
 
   int run() {
     std::ifstream commands(folder_ + "/in." + std::to_string(rank_));
-    if (rank_ == 0) answers_.open(folder_ + "/out");
-    answer(bound_ ? "ready bound" : "ready free");
+    answers_.open(folder_ + (rank_ == 0 ? "/out" : "/done"));
+    if (rank_ == 0) answer(bound_ ? "ready bound" : "ready free");
     std::string line;
     while (std::getline(commands, line)) {
       std::istringstream words(line);
@@ -108,7 +110,11 @@ class Harness {
 
  private:
   void answer(const std::string& text) {
-    if (rank_ == 0) answers_ << text << std::endl;
+    if (rank_ == 0) {
+      answers_ << text << std::endl;
+    } else {
+      answers_ << '.' << std::flush;
+    }
   }
 
   // Memory is kept from call to call and written before any, so that no timed call meets a fresh

@@ -33,13 +33,13 @@ FAKE = """#!{python}
 import sys
 folder, rank = sys.argv[1], int(sys.argv[2])
 orders = open(f"{{folder}}/in.{{rank}}")
-answers = open(f"{{folder}}/out", "w") if rank == 0 else None
+answers = open(f"{{folder}}/out" if rank == 0 else f"{{folder}}/done", "w")
 def answer(text):
-    if answers:
-        print(text, file=answers, flush=True)
+    print(text if rank == 0 else ".", end="\\n" if rank == 0 else "", file=answers, flush=True)
 cpus = open(f"{{folder}}/cpus").read()
 open(sys.argv[0] + ".cpus", "w").write(cpus)
-answer("ready bound" if cpus and {binds} else "ready free")
+if rank == 0:
+    answer("ready bound" if cpus and {binds} else "ready free")
 for line in orders:
     words = line.split()
     if words[0] == "quit":

@@ -150,6 +150,7 @@ class PeerJob:
         cpus: Sequence[Cpus] = (),
     ) -> None:
         self._timeout_s = timeout_s
+        self._others = ranks - 1
         self._exit = contextlib.ExitStack()
         program = (folder / peer.program).resolve()
         try:
@@ -164,17 +165,18 @@ class PeerJob:
         shares = [" ".join(str(cpu) for cpu in share) for share in job.cpus]
         Path(job.folder, "cpus").write_text("".join(f"{share}\n" for share in shares))
         names = [os.path.join(job.folder, f"in.{rank}") for rank in range(job.ranks)]
-        for name in [*names, os.path.join(job.folder, "out")]:
+        answers, done = (os.path.join(job.folder, name) for name in ("out", "done"))
+        for name in [*names, answers, done]:
             os.mkfifo(name)
         self._words = open(os.path.join(job.folder, "words"), "w+b")  # noqa: SIM115
         self._exit.callback(self._words.close)
         # Opened for both directions: opening one for its own would wait for the other side.
         both = os.O_RDWR | os.O_CLOEXEC
         self._orders = [os.open(name, both) for name in names]
-        self._answers = os.open(os.path.join(job.folder, "out"), both | os.O_NONBLOCK)
-        for fd in [*self._orders, self._answers]:
+        self._answers = os.open(answers, both | os.O_NONBLOCK)
+        self._done = os.open(done, both | os.O_NONBLOCK)
+        for fd in [*self._orders, self._answers, self._done]:
             self._exit.callback(os.close, fd)
-        self._pending = b""
         self._children: list[subprocess.Popen[bytes]] = []
         self._exit.callback(self._end)
         for start in peer.starts(job):
@@ -192,28 +194,36 @@ class PeerJob:
             raise PeerError("it does not bind its ranks as asked; build it: scripts/bench --peers")
 
     def ask(self, order: str) -> list[str]:
-        """Gives all ranks an order and returns the words of rank 0's answer."""
+        """Gives all ranks an order and returns the words of rank 0's answer, when all have
+        left the library again: a rank that still spins there would slow the next contender."""
         line = order.encode() + b"\n"
         for fd in self._orders:
             os.write(fd, line)
-        return self._answer()
+        words = self._answer()
+        self._read(self._done, lambda said: len(said) == self._others)
+        return words
 
     def close(self) -> None:
         """Ends the processes and removes the files."""
         self._exit.close()
 
-    def _answer(self) -> list[str]:
+    def _read(self, fd: int, is_all: Callable[[bytes], bool]) -> bytes:
+        said = b""
         deadline = time.monotonic() + self._timeout_s
         with selectors.DefaultSelector() as selector:
-            selector.register(self._answers, selectors.EVENT_READ)
-            while b"\n" not in self._pending:
+            selector.register(fd, selectors.EVENT_READ)
+            while not is_all(said):
                 if selector.select(0.1):
-                    self._pending += os.read(self._answers, 1 << 16)
+                    said += os.read(fd, 1 << 16)
                 elif any(child.poll() is not None for child in self._children):
                     raise PeerError(f"it ended: {self._last_words()}")
                 elif time.monotonic() > deadline:
                     raise PeerError(f"no answer within {self._timeout_s:.0f} s")
-        line, _, self._pending = self._pending.partition(b"\n")
+        return said
+
+    def _answer(self) -> list[str]:
+        # One line for one order, and nothing else in between.
+        line = self._read(self._answers, lambda said: said.endswith(b"\n"))
         words = line.decode().split()
         if not words or words[0] not in ("ready", "ok"):
             raise PeerError(f"it answered {line.decode()!r}")
