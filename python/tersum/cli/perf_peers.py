@@ -187,7 +187,7 @@ class PeerJob:
                     stdin=subprocess.DEVNULL,
                     stdout=self._words,
                     stderr=self._words,
-                    start_new_session=True,
+                    process_group=0,  # as perf_spawn.py's
                 )
             )
         if self._answer() != ["bound" if job.cpus else "free"]:

@@ -86,7 +86,9 @@ def _start(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C is the parent's to handle
+        # Ctrl-C is the parent's to handle. Of no session of its own: Linux shares a core out among
+        # sessions first, and sched_yield gives way within one alone.
+        process_group=0,
     )
 
 
