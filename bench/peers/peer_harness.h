@@ -84,7 +84,7 @@ class Harness {
   int run() {
     std::ifstream commands(folder_ + "/in." + std::to_string(rank_));
     answers_.open(folder_ + (rank_ == 0 ? "/out" : "/done"));
-    if (rank_ == 0) answer(bound_ ? "ready bound" : "ready free");
+    if (rank_ == 0) answer(bound_ ? "ready bound done" : "ready free done");
     std::string line;
     while (std::getline(commands, line)) {
       std::istringstream words(line);

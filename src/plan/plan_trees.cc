@@ -9,11 +9,6 @@
 namespace tersum {
 namespace {
 
-// Up to here a broadcast goes straight from the root to everybody: 1024 elements are at most 8 KiB,
-// which is one eager message per peer, so the second latency of scatter-and-forward would cost more
-// than the root's (n - 2) further sends of it.
-constexpr size_t kStarCountMax = 1024;
-
 void hand_out_directly(int receiver, ChunkTree& tree) {
   for (int rank = 0; rank < static_cast<int>(tree.source.size()); ++rank) {
     if (rank == tree.owner) continue;

@@ -5,6 +5,7 @@
 // so all ranks see the same ones.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -16,6 +17,11 @@ namespace tersum {
 // In ChunkTree::parent and ::source: the tree's root, and a rank that has no part in the tree.
 inline constexpr int kTreeRoot = -1;
 inline constexpr int kNotInTree = -2;
+
+// Up to here a broadcast goes straight from the root to everybody: 1024 elements are at most 8 KiB,
+// which is one eager message per peer, so the second latency of scatter-and-forward would cost more
+// than the root's (n - 2) further sends of it.
+inline constexpr size_t kStarCountMax = 1024;
 
 struct ChunkTree {
   int owner = 0;

@@ -7,6 +7,7 @@
 #include "codec/shared_sums.h"
 #include "plan/collective_rules.h"
 #include "plan/plan.h"
+#include "plan/plan_fit.h"
 #include "plan/rank_blocks.h"
 
 namespace tersum {
@@ -45,9 +46,10 @@ inline bool may_take_plan(const Codec& codec, Collective collective, int ranks, 
   return codec.takes_hops() || !reduces(collective) || ranks <= 2 || !is_ring(plan);
 }
 
-// And on the links that there are. Takes as long as making the plan.
+// And on the links that there are, where that is asked for. Takes as long as making the plan.
 inline bool takes_plan(const Codec& codec, const PlanRequest& plan) {
   if (!may_take_plan(codec, plan.collective, plan.size, plan.kind)) return false;
+  if (plan.topology != nullptr && !check_fit(plan).ok()) return false;
   return is_side_by_side(plan.kind) || ordered_sums(codec, plan.collective, plan.size) == nullptr ||
          adds_in_pairs(plan);
 }

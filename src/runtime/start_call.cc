@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "codec/shared_sums.h"
 #include "plan/collective_rules.h"
@@ -119,9 +120,13 @@ Status check_side_by_side(const Member& member, const CallArguments& arguments,
                        "that does it, so that no two would have the same; use plan two_step");
   }
   if (sums->takes_pairs()) {
+    std::vector<PlanKind> kinds = {PlanKind::kTwoStep, PlanKind::kOneShot,
+                                   PlanKind::kHalvingDoubling, PlanKind::kTree};
+    std::erase_if(kinds, [&](PlanKind kind) { return !serves(kind, arguments.collective); });
     return unsupported(refused +
                        ", which adds rank after rank to what passes through: it adds ranks two by "
-                       "two; use plan two_step, one_shot, halving_doubling or tree");
+                       "two; use plan " +
+                       join_kinds(kinds));
   }
   return unsupported(refused +
                      ", which adds to what passes through: it adds up the contributions of all "
@@ -152,6 +157,7 @@ Status check_links(Member& member, const CallRequest& request) {
   plan.kind = request.plan;
   plan.size = member.size();
   plan.root = request.root;
+  plan.count = request.count * part_count(request.collective, plan.size);
   plan.topology = member.topology.get();
   return member.plan_fits.check(*request.codec, plan);
 }

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tersum import _core
 from tersum.cli import perf_table
 from tersum.cli.perf_binding import cpus_by_rank
 from tersum.cli.perf_options import LIBRARIES
-from tersum.cli.perf_peers import DEFAULT_FOLDER, PEERS, Job, Turns, why_not
+from tersum.cli.perf_peers import DEFAULT_FOLDER, PEERS, Job, PeerJob, Turns, why_not
 from tersum.cli.perf_rank import _turns
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -30,7 +31,7 @@ SMALL = ["--min-bytes", "4K", "--max-bytes", "16K", "--iters", "3", "--warmup", 
 
 # Speaks the harness's protocol; what it answers is the test's choice.
 FAKE = """#!{python}
-import sys
+import sys, time
 folder, rank = sys.argv[1], int(sys.argv[2])
 orders = open(f"{{folder}}/in.{{rank}}")
 answers = open(f"{{folder}}/out" if rank == 0 else f"{{folder}}/done", "w")
@@ -39,11 +40,13 @@ def answer(text):
 cpus = open(f"{{folder}}/cpus").read()
 open(sys.argv[0] + ".cpus", "w").write(cpus)
 if rank == 0:
-    answer("ready bound" if cpus and {binds} else "ready free")
+    answer("ready bound done" if cpus and {binds} else "ready free done")
 for line in orders:
     words = line.split()
     if words[0] == "quit":
         break
+    if rank > 0:
+        time.sleep({leaving_s})
     if words[0] == "check":
         answer("{check}")
     else:
@@ -51,8 +54,12 @@ for line in orders:
 """
 
 
-def fake(check: str = "ok 0", seconds: str = "1", binds: bool = True) -> str:
-    return FAKE.format(python=sys.executable, check=check, seconds=seconds, binds=binds)
+def fake(
+    check: str = "ok 0", seconds: str = "1", binds: bool = True, leaving_s: float = 0
+) -> str:
+    return FAKE.format(
+        python=sys.executable, check=check, seconds=seconds, binds=binds, leaving_s=leaving_s
+    )
 
 
 def perf(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -167,6 +174,18 @@ def test_helpers_of_oneccl_stay_on_their_ranks_cpus() -> None:
     alone = environment(((0,), (1,)))
     assert alone["CCL_WORKER_OFFLOAD"] == "0" and "CCL_WORKER_AFFINITY" not in alone
     assert environment(((0,), (0,))) == alone
+
+
+def test_a_turn_ends_when_all_ranks_have_left_the_library(tmp_path: Path) -> None:
+    program(tmp_path, fake(leaving_s=0.3))
+    job = PeerJob(PEERS["oneccl"], tmp_path, 3, "tcp", "exact", 20)
+    try:
+        before = time.monotonic()
+        assert job.ask("time 4 2 0") == ["1", "1"]
+        assert time.monotonic() - before >= 0.3
+        assert job.ask("check 4 0") == ["0"]
+    finally:
+        job.close()
 
 
 def test_nonsense_is_no_result(tmp_path: Path) -> None:

@@ -190,8 +190,11 @@ class PeerJob:
                     process_group=0,  # as perf_spawn.py's
                 )
             )
-        if self._answer() != ["bound" if job.cpus else "free"]:
-            raise PeerError("it does not bind its ranks as asked; build it: scripts/bench --peers")
+        if self._answer() != ["bound" if job.cpus else "free", "done"]:
+            raise PeerError(
+                "it does not bind its ranks as asked, or was built for another version; build it: "
+                "scripts/bench --peers"
+            )
 
     def ask(self, order: str) -> list[str]:
         """Gives all ranks an order and returns the words of rank 0's answer, when all have

@@ -147,10 +147,9 @@ Result<PathChoice> choose_plan_only(const PathContext& context, const CallArgume
   std::erase_if(ways, [&](const TuningOption& option) { return !taken(option.way.plan); });
   if (ways.empty()) {
     const PlanKind needed = plan_needed(*found.value(), arguments.collective, context.size);
-    const char* const reason =
-        needed == PlanKind::kAuto
-            ? "not tuned: the plan is the rule of thumb's"
-            : "not tuned: the codec adds where contributions lie side by side";
+    const char* const reason = needed == PlanKind::kAuto
+                                   ? "not tuned: the plan is the rule of thumb's"
+                                   : "no plan was measured by which the codec adds";
     return named(std::move(codec), needed, reason);
   }
   PathChoice choice = take_best(ways, "the fastest plan measured for this codec and size");

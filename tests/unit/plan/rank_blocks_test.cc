@@ -5,6 +5,9 @@
 
 #include <string>
 
+#include "plan/plan.h"
+#include "plan/topology.h"
+
 namespace tersum {
 namespace {
 

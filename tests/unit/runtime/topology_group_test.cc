@@ -168,6 +168,41 @@ INSTANTIATE_TEST_SUITE_P(
       return cluster_kind_name(info.param.kind) + "_" + info.param.topology;
     });
 
+// A broadcast that goes straight from the middle fits three in a line, a longer one, which the
+// others hand on to each other, does not.
+TEST(TopologyGroups, GoOnAfterAPlanThatDoesNotFit) {
+  ClusterOptions options;
+  options.kind = ClusterKind::kSim;
+  options.size = 3;
+  options.communicator.timeout_ms = 20'000;
+  options.communicator.topology = R"({"rate": "1gbit", "hosts": ["a", "b", "c"],
+      "links": [{"between": ["a", "b"]}, {"between": ["b", "c"]}]})";
+  Cluster cluster(options);
+  const auto broadcast = [&](size_t count, PlanKind plan) {
+    std::vector<std::vector<float>> data(3, std::vector<float>(count));
+    data[1].assign(count, 7.0F);
+    const auto statuses = cluster.run([&](int rank, Communicator& communicator) {
+      auto& values = data[static_cast<size_t>(rank)];
+      return communicator.start_broadcast(values.data(), count, DataType::kFloat32, 1,
+                                          {"exact", plan, 0});
+    });
+    for (size_t rank = 0; rank < 3; ++rank) {
+      if (!statuses[rank].ok()) continue;
+      EXPECT_EQ(data[rank], std::vector<float>(count, 7.0F));
+    }
+    return statuses;
+  };
+  for (int round = 0; round < 2; ++round) {
+    for (const Status& status : broadcast(1000, PlanKind::kTwoStep)) EXPECT_TRUE(status.ok());
+    for (const Status& status : broadcast(2000, PlanKind::kTwoStep)) {
+      EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+      EXPECT_NE(status.message().find("two_step needs a link between rank 0 and rank 2"),
+                std::string_view::npos);
+    }
+    for (const Status& status : broadcast(2000, PlanKind::kAuto)) EXPECT_TRUE(status.ok());
+  }
+}
+
 TEST(GroupRoutes, AllNeighboursNeedNone) {
   EXPECT_TRUE(make_routes(*make_topology("mesh4").value(), 2).direct());
   EXPECT_TRUE(make_routes(*make_topology("star5").value(), 0).direct());
