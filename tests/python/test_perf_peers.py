@@ -54,9 +54,7 @@ for line in orders:
 """
 
 
-def fake(
-    check: str = "ok 0", seconds: str = "1", binds: bool = True, leaving_s: float = 0
-) -> str:
+def fake(check: str = "ok 0", seconds: str = "1", binds: bool = True, leaving_s: float = 0) -> str:
     return FAKE.format(
         python=sys.executable, check=check, seconds=seconds, binds=binds, leaving_s=leaving_s
     )
