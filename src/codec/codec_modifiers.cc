@@ -9,12 +9,18 @@
 namespace tersum {
 namespace {
 
-// Scales are measured before anything else is done to the values.
-constexpr std::string_view kSharedRefusal =
-    "ranks share the scales of the values as they are; such a format takes sr alone";
+// Scales are measured before anything else is done to the values, but for a transform that needs
+// nothing beside the block.
+std::string_view refuse_shared(const FormatRow& row) {
+  if (row.adds_turned) {
+    return "ranks share the scales of the array's own blocks; such a format takes hadamard and sr "
+           "alone";
+  }
+  return "ranks share the scales of the values as they are; such a format takes sr alone";
+}
 
 std::string_view refuse_without_blocks(const FormatRow& row, const PlainSpec& /*spec*/) {
-  if (row.shares) return kSharedRefusal;
+  if (row.shares) return refuse_shared(row);
   return row.rotates ? "" : "the format takes no modifier: it has no blocks to transform";
 }
 
@@ -34,7 +40,7 @@ std::string write_feedback(const PlainSpec& /*spec*/) { return "feedback"; }
 // The nearest level is never further off than 0: what is owed cannot grow without end.
 std::string_view refuse_feedback(const FormatRow& row, const PlainSpec& spec) {
   if (spec.sr) return "what random rounding loses may grow from call to call";
-  if (row.shares) return kSharedRefusal;
+  if (row.shares) return refuse_shared(row);
   if (spec.shiftadd) return "what an owner's own codes lose inside a sum of codes is not seen";
   return row.rotates ? "" : "the format takes no modifier: it has no blocks";
 }
@@ -92,7 +98,7 @@ bool is_hadamard_set(const PlainSpec& spec) { return spec.hadamard; }
 std::string write_hadamard(const PlainSpec& /*spec*/) { return "hadamard"; }
 std::string_view refuse_hadamard(const FormatRow& row, const PlainSpec& spec) {
   if (spec.flatten) return "flatten contains hadamard; write flatten alone";
-  return refuse_without_blocks(row, spec);
+  return row.adds_turned ? "" : refuse_without_blocks(row, spec);
 }
 
 bool set_kronecker(std::string_view parameter, PlainSpec& spec) {
@@ -137,7 +143,7 @@ bool set_adaptive(std::string_view parameter, PlainSpec& spec) {
 bool is_adaptive_set(const PlainSpec& spec) { return spec.adaptive; }
 std::string write_adaptive(const PlainSpec& /*spec*/) { return "adaptive"; }
 std::string_view refuse_adaptive(const FormatRow& row, const PlainSpec& spec) {
-  if (row.shares) return kSharedRefusal;
+  if (row.shares) return refuse_shared(row);
   if (row.block_min == row.block_max) return "the format has blocks of one size only";
   if (row.name == "int1") return "the scales of int1 are means, which say nothing about outliers";
   if (row.name == "five") return "the codes of five come in groups of 96, which cut small blocks";
@@ -160,7 +166,7 @@ bool set_clip(std::string_view parameter, PlainSpec& spec) {
 bool is_clip_set(const PlainSpec& spec) { return spec.clip; }
 std::string write_clip(const PlainSpec& /*spec*/) { return "clip:learned"; }
 std::string_view refuse_clip(const FormatRow& row, const PlainSpec& spec) {
-  if (row.shares) return kSharedRefusal;
+  if (row.shares) return refuse_shared(row);
   const bool integers = row.name.starts_with("int") && row.name != "int1";
   if (!integers) return "only int2 to int8 have evenly spaced levels for a clip to stretch";
   if (spec.feedback) return "what a clip cuts off every call would be owed without end";

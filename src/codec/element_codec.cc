@@ -1,7 +1,6 @@
 #include "codec/element_codec.h"
 
 #include <array>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "codec/channel_state.h"
 #include "codec/combine_checks.h"
 #include "codec/element_checks.h"
+#include "codec/hadamard_signs.h"
 #include "codec/kernels/element_kernels.h"
 #include "codec/kernels/element_slice.h"
 #include "codec/kronecker_transforms.h"
@@ -19,44 +19,6 @@ namespace tersum {
 namespace {
 
 static_assert(kFactorTail >= kTileMemory, "a tile may begin at any channel");
-
-using SignTable = std::array<float, kBlockMax>;
-
-// The sign of a value by its place in the block: bit 0 of a mix of the index (the finalizer of
-// MurmurHash3), so that no structured data lines up with the transform's rows.
-float sign_at(uint32_t index) {
-  uint32_t h = index + 1;
-  h = (h ^ (h >> 16)) * 0x85ebca6bU;
-  h = (h ^ (h >> 13)) * 0xc2b2ae35U;
-  return ((h ^ (h >> 16)) & 1U) != 0 ? -1.0F : 1.0F;
-}
-
-// H H = B, so one of the two ways divides by B: the way there, whose sums then cannot overflow.
-// Dividing by a power of two is exact.
-struct alignas(64) HadamardSigns {
-  explicit HadamardSigns(uint32_t block) {
-    for (uint32_t i = 0; i < block; ++i) {
-      undo[i] = sign_at(i);
-      forward[i] = undo[i] / static_cast<float>(block);
-    }
-  }
-  SignTable forward{};
-  SignTable undo{};
-};
-
-// One table for each block size there is, kept for ever.
-const HadamardSigns& hadamard_signs(uint32_t block) {
-  constexpr int kLeastLog2 = 4;
-  constexpr size_t kSizes = 7;  // 16 to 1,024
-  static const auto* const tables = [] {
-    auto* made = new std::array<std::unique_ptr<const HadamardSigns>, kSizes>();
-    for (size_t i = 0; i < kSizes; ++i) {
-      (*made)[i] = std::make_unique<const HadamardSigns>(1U << (kLeastLog2 + i));
-    }
-    return made;
-  }();
-  return *(*tables)[static_cast<size_t>(std::countr_zero(block) - kLeastLog2)];
-}
 
 class ElementCodec final : public Codec {
  public:

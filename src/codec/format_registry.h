@@ -53,6 +53,7 @@ struct FormatRow {
   std::unique_ptr<Codec> (*make)(const PlainSpec& spec, DataType type) = nullptr;
   bool shares = false;         // ranks agree on scales before a sum (shared_sums.h)
   uint8_t learned_levels = 0;  // of a row of learned_rows()
+  bool adds_turned = false;    // shares, and its sums may be those of transformed values
 
   [[nodiscard]] constexpr bool has_blocks() const { return default_block != 0; }
 };

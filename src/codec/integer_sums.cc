@@ -11,6 +11,7 @@
 #include "codec/combine_checks.h"
 #include "codec/element_codec.h"
 #include "codec/element_formats.h"
+#include "codec/hadamard_signs.h"
 #include "codec/kernels/element_kernels.h"
 #include "codec/kernels/wide_codes.h"
 #include "codec/shared_codes.h"
@@ -27,9 +28,17 @@ struct TileMemory {
   alignas(64) float values[kTileMemory];
   alignas(64) int32_t sums[kTileMemory];
   alignas(64) uint8_t codes[kTileMemory];
+  alignas(64) float factors[kTileMemory];
   BlockScale scales[kTileBlocksMax];
   float units[kTileBlocksMax];
 };
+
+BlockTurn turn_of(const PlainSpec& spec, bool one_scale) {
+  if (!spec.hadamard) return {};
+  constexpr uint32_t kRoot = 32;  // of the one size of blocks under one scale
+  TERSUM_CHECK(!one_scale || spec.block == kRoot * kRoot);
+  return {&hadamard_signs(spec.block), one_scale ? 1.0F / kRoot : 1.0F};
+}
 
 // What is on the wire for some number of ranks: codes, without scales.
 class IntegerCodec final : public SharedCodec {
@@ -42,6 +51,7 @@ class IntegerCodec final : public SharedCodec {
         wide_(width),
         largest_(largest),
         one_scale_(one_scale),
+        turn_(turn_of(spec, one_scale)),
         gathered_(gathered == nullptr ? this : gathered) {}
 
   [[nodiscard]] size_t wire_bytes(size_t count) const override { return wide_.slice_bytes(count); }
@@ -75,6 +85,7 @@ class IntegerCodec final : public SharedCodec {
   WideCodes wide_;
   int32_t largest_;  // magnitude of a code
   bool one_scale_;
+  BlockTurn turn_;
   const Codec* gathered_;
 };
 
@@ -83,6 +94,7 @@ void IntegerCodec::add_values(const void* values, size_t first, size_t count,
   const ElementKernels& kernels = element_kernels();
   const size_t padded = round_up(count, format_.block);
   load_shared_values(format_, values, first, count, place, memory.values);
+  turn_blocks(format_, turn_, memory.values, count, memory.values);
   for (size_t b = 0; b < padded / format_.block; ++b) {
     const float scale = shared_scale(*scale_at(place, first, b));
     memory.scales[b] = make_block_scale(scale);
@@ -98,16 +110,29 @@ void IntegerCodec::add_values(const void* values, size_t first, size_t count,
 }
 
 // A sum of R codes has at most 14 bits beside its sign and a scale has 8: their product is exact in
-// float32, and what follows rounds once.
+// float32, and what follows rounds once. Sums that are turned back are added up to numbers of at
+// most 24 bits, exact as well; so these meet their scale behind that.
 void IntegerCodec::store(size_t first, size_t count, const Finish& finish, const SlicePlace& place,
                          size_t to, void* values, TileMemory& memory) const {
   const ElementKernels& kernels = element_kernels();
-  const size_t padded = round_up(count, format_.block);
+  const size_t block = format_.block;
+  const size_t padded = round_up(count, block);
+  const size_t turned = turn_.signs == nullptr ? 0 : count / block * block;
   std::fill(memory.sums + count, memory.sums + padded, 0);
-  for (size_t b = 0; b < padded / format_.block; ++b) {
-    memory.units[b] = shared_scale(*scale_at(place, first, b));
+  for (size_t b = 0; b < padded / block; ++b) {
+    const float scale = shared_scale(*scale_at(place, first, b));
+    const bool is_turned = b * block < turned;
+    memory.units[b] = is_turned ? 1.0F : scale;
+    if (is_turned) std::fill_n(memory.factors + b * block, block, scale);
   }
-  kernels.scale_sums(memory.sums, padded, format_.block, memory.units, memory.values);
+  kernels.scale_sums(memory.sums, padded, block, memory.units, memory.values);
+  if (turned > 0) {
+    const RotationEnds ends{turn_.signs->undo.data(), memory.factors};
+    kernels.unrotate(ends, memory.values, block, turned, memory.values);
+  }
+  if (turn_.rest != 1) {
+    for (size_t i = turned; i < count; ++i) memory.values[i] /= turn_.rest;
+  }
   kernels.finish(finish, round_up(count, kTilePad), memory.values);
   kernels.store(format_.kind, memory.values, count, values, to);
 }
@@ -127,6 +152,7 @@ void IntegerCodec::encode(const void* values, size_t count, std::byte* wire,
 void IntegerCodec::decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,
                                void* values, const SlicePlace& place) const {
   TERSUM_CHECK(begin % format_.block == 0 && begin + part <= count);
+  TERSUM_CHECK(part % format_.block == 0 || begin + part == count);
   TERSUM_CHECK(place.scales != nullptr || count == 0);
   TileMemory memory;
   const Finish finish{ReduceOp::kAverage, place.divisor};
@@ -186,6 +212,7 @@ double IntegerCodec::block_error_bound(double absmax) const {
   PlainSpec plain;
   plain.block = format_.block;
   plain.sr = is_random();
+  plain.hadamard = turn_.signs != nullptr;
   return make_element_codec(plain, format_, type_)->block_error_bound(absmax);
 }
 
@@ -204,7 +231,8 @@ class IntegerSums final : public SharedSums {
   [[nodiscard]] uint32_t scale_block() const override { return one_scale_ ? 0 : spec_.block; }
   void measure(const void* values, size_t count, uint32_t ranks, const SlicePlace& place,
                uint16_t* scales) const override {
-    measure_scales(codecs(ranks).format, values, count, place, one_scale_, scales);
+    measure_scales(codecs(ranks).format, values, count, place, one_scale_, scales,
+                   turn_of(spec_, one_scale_));
   }
   [[nodiscard]] const Codec& contributions(uint32_t ranks) const override {
     return *codecs(ranks).contributions;

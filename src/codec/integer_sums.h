@@ -2,7 +2,11 @@
 //
 // With blocks, 127 levels on either side and 8 + ceil(log2 R) bits for sums of R codes.
 // "sum8:tensor" has one scale for a whole call and floor(127 / R) levels, so that sums have 8 bits,
-// too, and the sum of R largest ones does not wrap; its block is that of what is not summed.
+// too, and the sum of R largest ones does not wrap; its block is that of what is not summed, and of
+// +hadamard.
+//
+// With +hadamard, which is linear, codes are those of transformed blocks; the sum is turned back
+// once.
 //
 // Thread safety: any thread; codecs of a number of ranks are made at its first call.
 #pragma once

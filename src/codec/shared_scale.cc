@@ -22,6 +22,19 @@ const float* values_to_measure(const ElementFormat& format, const void* values, 
   return memory;
 }
 
+// `maxima`, those of the blocks of `tile`, become those of what is coded of them, to `turned`. But
+// one that holds something not finite, or no number of the type, stays known by that.
+void measure_turned(const ElementFormat& format, const BlockTurn& turn, const float* tile,
+                    size_t count, float* turned, uint32_t* maxima) {
+  uint32_t found[kTileBlocksMax];
+  const size_t blocks = round_up(count, format.block) / format.block;
+  turn_blocks(format, turn, tile, count, turned);
+  element_kernels().maxima(turned, format.block, blocks, found);
+  for (size_t b = 0; b < blocks; ++b) {
+    if (maxima[b] < format.overflow_bits) maxima[b] = found[b];
+  }
+}
+
 }  // namespace
 
 void load_shared_values(const ElementFormat& format, const void* values, size_t first, size_t count,
@@ -29,6 +42,15 @@ void load_shared_values(const ElementFormat& format, const void* values, size_t 
   load_with_terms(element_kernels(), format.kind, values, place.added, place.first, first, count,
                   tile);
   std::fill(tile + count, tile + round_up(round_up(count, format.block), kTilePad), 0.0F);
+}
+
+void turn_blocks(const ElementFormat& format, const BlockTurn& turn, const float* from,
+                 size_t count, float* tile) {
+  if (turn.signs == nullptr) return;
+  const size_t whole = count / format.block * format.block;
+  element_kernels().rotate({turn.signs->forward.data()}, from, format.block, whole, tile);
+  if (turn.rest == 1) return;
+  for (size_t i = whole; i < count; ++i) tile[i] *= turn.rest;
 }
 
 void limit_to_scales(const ElementFormat& format, const BlockScale* scales, size_t blocks,
@@ -49,7 +71,8 @@ void limit_to_scales(const ElementFormat& format, const BlockScale* scales, size
 }
 
 void measure_scales(const ElementFormat& format, const void* values, size_t count,
-                    const SlicePlace& place, bool one_scale, uint16_t* scales) {
+                    const SlicePlace& place, bool one_scale, uint16_t* scales,
+                    const BlockTurn& turn) {
   alignas(64) float memory[kTileMemory];
   uint32_t maxima[kTileBlocksMax];
   uint16_t chosen[kTileBlocksMax];
@@ -59,6 +82,7 @@ void measure_scales(const ElementFormat& format, const void* values, size_t coun
     const size_t blocks = round_up(here, format.block) / format.block;
     const float* const tile = values_to_measure(format, values, first, here, place, memory);
     element_kernels().maxima(tile, format.block, blocks, maxima);
+    if (turn.signs != nullptr) measure_turned(format, turn, tile, here, memory, maxima);
     auto* const wire = reinterpret_cast<std::byte*>(chosen);
     element_kernels().choose_scales(format, maxima, blocks, 0, wire, unused);
     for (size_t b = 0; b < blocks; ++b) {

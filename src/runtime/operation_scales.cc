@@ -10,7 +10,7 @@
 namespace tersum {
 namespace {
 
-// Measured in one go: some 20 us.
+// Measured in one go: some 20 us. Whole blocks.
 constexpr size_t kValuesPerMeasure = 64 * 1024;
 // Values whose scales travel together. The wire rests until the first of them have been measured,
 // sent, and come back: some 30 us of measuring, for 512 bytes of scales of 256 values.
@@ -60,10 +60,14 @@ SliceLimits Operation::scale_limits() const {
 bool Operation::measure_whole() {
   if (sums_ == nullptr || sums_->scale_block() != 0) return true;
   const size_t total = part_count(request_.collective, member_->size()) * request_.count;
-  if (measured_ == total) return true;
-  const size_t here = std::min(kValuesPerMeasure, total - measured_);
-  measure_values(measured_, here);
-  measured_ += here;
+  size_t here = 0;
+  for (size_t done = 0; done < kValuesPerMeasure && measured_ < total; done += here) {
+    // Blocks are counted from the begin of a part, where what is measured depends on them.
+    const size_t part_left = request_.count - measured_ % request_.count;
+    here = std::min(kValuesPerMeasure, part_left);
+    measure_values(measured_, here);
+    measured_ += here;
+  }
   return measured_ == total;
 }
 

@@ -51,6 +51,7 @@ CLIP_OF_2 = [0, 131]
 #: +flatten, where the slice lies and a state.
 BY_BITS = 6
 BITS_FLATTEN, BITS_FLOOR_SPARSE, BITS_SR = 1 << 3, 1 << 10 | 1 << 2, 1 << 12
+BITS_HADAMARD = 1 << 4
 STATE_OF_5 = [1, 3, 0, 130, 131, 120, 0, 140]
 LARGEST = struct.unpack("<f", bytes.fromhex("ffff7f7f"))[0]
 
@@ -75,9 +76,13 @@ def write_any_bytes(rows: Sequence[Format]) -> None:
     values = struct.pack("<300f", *near)
     any_bytes = bytes(i * 37 % 251 for i in range(400))
     for row, name in enumerate(SUMS, len(PLAIN) + len(rows)):
-        for stem, choice in (("", 0), ("_sr", SR)):
-            made = seed(row, [choice], FLOAT32, len(near), any_bytes, values)
+        for stem, usual in (("", 0), ("_sr", SR)):
+            made = seed(row, [usual], FLOAT32, len(near), any_bytes, values)
             (CORPUS / f"{name}{stem}").write_bytes(made)
+        if name.startswith("sum8"):
+            choice = [BY_BITS, BITS_HADAMARD, 0]
+            made = seed(row, choice, FLOAT32, len(near), any_bytes, values)
+            (CORPUS / f"{name}_hadamard").write_bytes(made)
     int4 = len(PLAIN) + [format.name for format in rows].index("int4")
     nf4 = len(PLAIN) + [format.name for format in rows].index("nf4")
     for name, row, choice in (

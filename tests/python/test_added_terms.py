@@ -31,6 +31,7 @@ CODECS = [
     "int6/128+flatten",
     "int4/32+clip:learned",
     "sum8/64",
+    "sum8/64+hadamard",
 ]
 
 

@@ -134,6 +134,41 @@ def test_sums_of_integers_have_the_error_of_the_table(run_group: Run, spec: str)
         assert got == pytest.approx(expected, rel=0.05), f"{kind}, {ranks} ranks, seed {SEED}"
 
 
+#: docs/codecs.md, "Sums of transformed integers": N(0,1), grad and act.
+TURNED_TABLE = {
+    "sum8/256": (0.0083, 0.0403, 0.0670),
+    "sum8/256+hadamard": (0.0083, 0.0073, 0.0057),
+    "sum8/256+hadamard+sr": (0.0117, 0.0103, 0.0081),
+    "sum8:tensor": (0.0974, 0.588, 0.327),
+    "sum8:tensor+hadamard": (0.0963, 0.148, 0.105),
+    "sum8:tensor+hadamard+sr": (0.136, 0.209, 0.148),
+}
+
+
+@pytest.mark.parametrize("spec", TURNED_TABLE)
+def test_sums_of_transformed_integers_have_the_error_of_the_table(
+    run_group: Run, spec: str
+) -> None:
+    """And beside the simulation."""
+    for (kind, within), expected in zip(WITHIN.items(), TURNED_TABLE[spec], strict=True):
+        data = data_of(kind, RANKS, 1 << 18)
+        results = run_group(RANKS, partial(sum_of, spec=spec, data=data))
+        assert all(result.tobytes() == results[0].tobytes() for result in results)
+        got = relative_error(results[0], data)
+        simulated = relative_error(shared_sum(spec, data), data)
+        assert got == pytest.approx(simulated, rel=within), f"{kind}, seed {SEED}"
+        assert got == pytest.approx(expected, rel=0.02), f"{kind}, seed {SEED}"
+
+
+def test_a_short_last_block_is_as_exact_as_the_others(run_group: Run) -> None:
+    """It is not transformed, and all share one scale: each has its levels all the same."""
+    data = data_of("normal", 4, 4096 + 900)
+    results = run_group(4, partial(sum_of, spec="sum8:tensor+hadamard", data=data))
+    whole = relative_error(results[0][:4096], data[:, :4096])
+    short = relative_error(results[0][4096:], data[:, 4096:])
+    assert short == pytest.approx(whole, rel=0.25), f"seed {SEED}"
+
+
 @pytest.mark.parametrize("spec", ["lut2", "lut2+sr"])
 @pytest.mark.parametrize(("kind", "ranks"), [("normal", 2), ("normal", 8), ("identical", 4)])
 def test_pairs_have_the_error_of_a_simulation(

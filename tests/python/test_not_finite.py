@@ -64,6 +64,8 @@ SPECS = [
     "sum8/256",
     "sum8/32+sr",
     "sum8:tensor",
+    "sum8/256+hadamard",
+    "sum8:tensor+hadamard",
     "lut2",
     "sum:exp",
     "bf16",

@@ -1,4 +1,5 @@
-"""Sums of integers under scales that ranks share, from docs/codecs.md ("Sums of integers") alone.
+"""Sums of integers under scales that ranks share, from docs/codecs.md ("Sums of integers" and
+"Sums of transformed integers") alone.
 
 Plain Python over the other modules of this folder, no code of tersum's.
 """
@@ -9,8 +10,9 @@ import math
 import struct
 from dataclasses import replace
 
+import block_rotation
 from code_packing import ceil_div, pack_planes, unpack_planes
-from encode_slice import choose_scale, codes_of
+from encode_slice import choose_scale, codes_of, largest_of
 from exponent_sums import UNIT
 from float_rounding import bfloat16, float32, round_to
 from format_table import Format, Spec, integer
@@ -19,6 +21,8 @@ from random_rounding import random_half
 
 LEVELS = 127
 GROUP = 32
+#: The root of the block of sum8:tensor.
+ROOT = 32
 Rows = list[list[float]]
 
 
@@ -45,6 +49,30 @@ def block_of(spec: Spec, count: int) -> int:
     return spec.block if has_blocks(spec) else max(count, 1)
 
 
+def is_turned(spec: Spec, block: list[float]) -> bool:
+    """Is it coded as its transform?"""
+    return spec.hadamard and len(block) == spec.block
+
+
+def is_shrunk(spec: Spec, block: list[float]) -> bool:
+    """Is it too short for that, under the scale of what is not?"""
+    return spec.hadamard and len(block) < spec.block and not has_blocks(spec)
+
+
+def coded_values(spec: Spec, dtype: str, row: list[float]) -> list[float]:
+    """What is coded of a rank's values; what makes a block NaN does so to all of it."""
+    out: list[float] = []
+    for begin in range(0, len(row), spec.block):
+        block = row[begin : begin + spec.block]
+        if is_turned(spec, block):
+            known = all(abs(x) <= largest_of(dtype) for x in block)
+            block = block_rotation.there(block) if known else [math.nan] * spec.block
+        elif is_shrunk(spec, block):
+            block = [float32(x / ROOT) for x in block]
+        out += block
+    return out
+
+
 def shared_scales(spec: Spec, dtype: str, rows: Rows) -> list[int]:
     """bf16 bits: the largest of the ranks' scales, NaN above all numbers."""
     count = len(rows[0])
@@ -52,8 +80,9 @@ def shared_scales(spec: Spec, dtype: str, rows: Rows) -> list[int]:
     format = format_for(spec, len(rows))
     scales = [0] * ceil_div(count, block)
     for row in rows:
+        values = coded_values(spec, dtype, row)
         for i in range(len(scales)):
-            wire, _ = choose_scale(format, dtype, row[i * block : (i + 1) * block], 0.0)
+            wire, _ = choose_scale(format, dtype, values[i * block : (i + 1) * block], 0.0)
             scales[i] = max(scales[i], struct.unpack("<H", wire)[0])
     return scales
 
@@ -61,9 +90,11 @@ def shared_scales(spec: Spec, dtype: str, rows: Rows) -> list[int]:
 def codes(spec: Spec, ranks: int, row: list[float], scales: list[int], key: int) -> list[int]:
     """A contribution, as numbers."""
     block = block_of(spec, len(row))
+    # Of a block that is beyond its type the scale says so.
+    values = coded_values(spec, "float32", row)
     out: list[int] = []
     for i, bits in enumerate(scales):
-        part = row[i * block : (i + 1) * block]
+        part = values[i * block : (i + 1) * block]
         numbers = [random_half(key, i * block + j) for j in range(len(part))]
         scale = bfloat16(bits)
         coded = codes_of(format_for(spec, ranks), part, scale, numbers if spec.random else None)
@@ -100,9 +131,18 @@ def values_of(
     spec: Spec, dtype: str, numbers: list[int], scales: list[int], divisor: int
 ) -> list[float]:
     """What sums stand for."""
-    block = block_of(spec, len(numbers))
-    out = []
-    for i, number in enumerate(numbers):
-        scale = bfloat16(scales[i // block])
-        out.append(round_to(dtype, float32(float32(number * scale) / divisor)))
+    scale_block = block_of(spec, len(numbers))
+    out: list[float] = []
+    for begin in range(0, len(numbers), spec.block):
+        part = [float(number) for number in numbers[begin : begin + spec.block]]
+        if is_turned(spec, part):
+            signs = block_rotation.signs(spec.block)
+            turned = block_rotation.hadamard(part)
+            part = [n * sign for n, sign in zip(turned, signs, strict=True)]
+        for i, number in enumerate(part, begin):
+            scale = bfloat16(scales[i // scale_block])
+            value = float32(number * scale)
+            if is_shrunk(spec, part):
+                value = float32(value * ROOT)
+            out.append(round_to(dtype, float32(value / divisor)))
     return out

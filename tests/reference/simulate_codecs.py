@@ -275,14 +275,19 @@ def two_step(spec: str, data: npt.NDArray[np.float32], seed: int = 0) -> Array:
 
 
 def shared_sum(spec: str, data: npt.NDArray[np.float32], seed: int = 0) -> Array:
-    """The sum over the ranks (rows) of integers under scales that they share; ``seed``: of +sr."""
+    """The sum over the ranks (rows) of integers under scales that they share; ``seed``: of +sr.
+    With +hadamard of whole blocks, turned back once."""
     parsed = parse_spec(spec)
     ranks, count = data.shape
     has_blocks = parsed.base == "sum8"
     levels = 127.0 if has_blocks else float(127 // ranks)
     if parsed.base == HALVES.name:
         has_blocks, levels = True, HALVES.largest
-    blocks = data.astype(np.float64).reshape(ranks, -1, parsed.block if has_blocks else count)
+    turns = turns_of(spec)
+    values = data.astype(np.float64).reshape(ranks, -1, parsed.block if turns else 1)
+    if turns is not None:
+        values = values @ turns[0]
+    blocks = values.reshape(ranks, -1, parsed.block if has_blocks else count)
     mantissa, exponent = np.frexp(np.abs(blocks).max((0, 2)) / levels)
     scales = np.ldexp(np.ceil(mantissa * 256) / 256, exponent)[:, None]
     scaled = blocks / scales
@@ -292,7 +297,10 @@ def shared_sum(spec: str, data: npt.NDArray[np.float32], seed: int = 0) -> Array
         codes = np.floor(scaled + np.random.default_rng(seed).random(scaled.shape))
     else:
         codes = np.rint(scaled)
-    return (codes.sum(0) * scales).reshape(-1)
+    total = codes.sum(0) * scales
+    if turns is not None:
+        total = total.reshape(-1, parsed.block) @ turns[1]
+    return np.asarray(total.reshape(-1))
 
 
 def mean_of_pairs(scaled: Array, seed: int | None) -> Array:

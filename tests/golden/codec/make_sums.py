@@ -129,6 +129,37 @@ def power_cases() -> list[Case]:
     return cases
 
 
+def turned_cases() -> list[Case]:
+    """Integers of transformed values."""
+    spike: list[list[Number]] = [[64.0, *[0.0] * 31], [0.0, 32.0, *[0.0] * 30]]
+    lost = rows(3, 70)
+    lost[1][40] = math.nan
+    lost[2][69] = -math.inf
+    huge: list[list[Number]] = [[FLOAT32_MAX, -1e38] * 17, [FLOAT32_MAX, 3e38] * 17]
+    half: list[list[Number]] = [[65504.0, 1.0] * 16, [60000.0, -1.0] * 16]
+    spread = [[x * (100.0 if i % 50 == 7 else 1.0) for i, x in enumerate(r)] for r in rows(4, 1100)]
+    cases: list[Case] = [
+        ("worked_example", "sum8/32+hadamard", "float32", spike),
+        ("lost_blocks", "sum8/32+hadamard", "float32", lost),
+        ("lost_blocks", "sum8/32+hadamard+sr", "float16", lost),
+        ("zeros", "sum8/32+hadamard", "float32", [[0.0, -0.0] * 20, [0.0] * 40]),
+        ("huge", "sum8/32+hadamard", "float32", huge),
+        ("float16_edges", "sum8/32+hadamard", "float16", half),
+        ("denormal", "sum8/32+hadamard", "float32", rows(4, 37, 2.0**-133)),
+        ("tiny", "sum8/32+hadamard+sr", "float32", rows(4, 37, 2.0**-125)),
+        ("short", "sum8:tensor+hadamard", "float32", WORKED),
+        ("lost_all", "sum8:tensor+hadamard", "float16", lost),
+        ("spread", "sum8:tensor+hadamard", "float32", spread),
+        ("spread", "sum8:tensor+hadamard+sr", "bfloat16", spread),
+    ]
+    for ranks, count in ((2, 1), (3, 64), (5, 257), (9, 300), (17, 64)):
+        for spec in ("sum8/64+hadamard", "sum8+hadamard+sr"):
+            cases.append((f"normal_{ranks}_{count}", spec, "float32", rows(ranks, count)))
+    for dtype in ("float16", "bfloat16"):
+        cases.append(("normal", "sum8/64+hadamard", dtype, rows(6, 131)))
+    return cases
+
+
 def line_of(name: str, text: str, dtype: str, ranks: list[list[Number]], key: int) -> str:
     """One case."""
     spec, size, count = parse_spec(text), len(ranks), len(ranks[0])
@@ -158,6 +189,7 @@ def main() -> None:
     cases = block_cases() + tensor_cases() + paired_cases() + power_cases()
     # A case's keys are those of its place: what is new stands behind.
     cases.append(("worked_example", "sum8:tensor", "float32", WORKED))
+    cases += turned_cases()
     lines = [line_of(*case, 977 * i + 2**40) for i, case in enumerate(cases)]
     (HERE / "sums.txt").write_text("\n".join(lines) + "\n")
 

@@ -31,6 +31,8 @@ TEST(CodecSpec, NormalForms) {
         {"nf4", "nf4/64"},
         {"sum8", "sum8/256"},
         {"sum8/32+sr", "sum8/32+sr"},
+        {"sum8+sr+hadamard", "sum8/256+hadamard+sr"},
+        {"sum8:tensor+hadamard", "sum8:tensor/1024+hadamard"},
         {"lut2", "lut2/32"},
         {"sum:exp", "sum:exp/1024"},
         {"nf4+sparse:0.20%", "nf4/64+sparse:0.2%"},
@@ -91,6 +93,12 @@ TEST(CodecSpec, ErrorsNameWhatIsAllowed) {
   EXPECT_THAT(error_of("int4+"), HasSubstr("unknown modifier \"\""));
   EXPECT_THAT(error_of("int4+hadamard+hadamard"), HasSubstr("stands twice"));
   EXPECT_THAT(error_of("bf16+hadamard"), HasSubstr("takes no modifier"));
+  for (const char* modifier : {"flatten", "rows:8", "sparse:1%", "feedback", "adaptive"}) {
+    const std::string spec = std::string("sum8+") + modifier;
+    EXPECT_THAT(error_of(spec), HasSubstr("takes hadamard and sr alone")) << spec;
+  }
+  EXPECT_THAT(error_of("lut2+hadamard"), HasSubstr("takes sr alone"));
+  EXPECT_THAT(error_of("sum8+hadamard+flatten"), HasSubstr("is refused: "));
   EXPECT_THAT(error_of("int8+floor"), HasSubstr("only the MX formats"));
   EXPECT_THAT(error_of("nvfp4+hops"), HasSubstr("only the MX formats"));
   EXPECT_THAT(error_of("mxfp4+shiftadd"), HasSubstr("only int2 to int8 and mxint8"));

@@ -147,7 +147,7 @@ void check_chain(const GoldenSum& golden) {
 
 TEST(IntegerSums, AreTheGoldenOnesOnEveryInstructionSet) {
   const std::vector<GoldenSum> all = golden_sums();
-  ASSERT_GE(all.size(), 75u) << TERSUM_GOLDEN_SUMS;
+  ASSERT_GE(all.size(), 99u) << TERSUM_GOLDEN_SUMS;
   for (const GoldenSum& golden : all) {
     for (const std::string& isa : available_isas()) {
       SCOPED_TRACE(golden.name + " " + isa);
@@ -160,12 +160,16 @@ TEST(IntegerSums, AreTheGoldenOnesOnEveryInstructionSet) {
   ASSERT_TRUE(force_isa("").ok());
 }
 
+class IntegerSumsOf : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Specs, IntegerSumsOf,
+                         testing::Values("sum8/64+sr", "sum8/64+hadamard", "sum8/64+hadamard+sr"));
+
 // Slices may be cut at any block, and parts of them decoded, across tiles.
-TEST(IntegerSums, ACutSliceHasTheSameCodesAndValues) {
+TEST_P(IntegerSumsOf, ACutSliceHasTheSameCodesAndValues) {
   constexpr uint32_t kRanks = 5;
   constexpr size_t kCount = 7013;
   constexpr size_t kCut = 3200;
-  const Codec& whole = codec_of("sum8/64+sr");
+  const Codec& whole = codec_of(GetParam());
   const Codec& codec = whole.shared_sums()->partials(kRanks);
   const Floats values = normal_floats(kSeed, kCount);
   Scales shared((kCount + 63) / 64, 0);
@@ -231,7 +235,7 @@ double bias_of(const char* spec) {
 // reference/codecs.md section 3, Global-QSGD: unbiased, chi2/dof 0.99 and 1.02; nearest bias 0.114.
 // With a scale to a block, and with one for all values and room for every rank in 8 bits.
 TEST(IntegerSums, RoundedAtRandomTheyHaveNoBias) {
-  for (const char* spec : {"sum8/256+sr", "sum8:tensor+sr"}) {
+  for (const char* spec : {"sum8/256+sr", "sum8:tensor+sr", "sum8/256+hadamard+sr"}) {
     const double bias = bias_of(spec);
     EXPECT_GT(bias, 0.95) << spec << ", seed " << kSeed;
     EXPECT_LT(bias, 1.05) << spec << ", seed " << kSeed;
@@ -284,14 +288,52 @@ TEST(IntegerSums, WhatNoEncoderWritesIsNamedAndAddedAllTheSame) {
   EXPECT_NE(values[32], values[32]);
 }
 
-TEST(IntegerSums, TakeUpTo127RanksAndSrAlone) {
+// The largest sums there are: all ranks have the last code everywhere, of the longest blocks.
+TEST(IntegerSums, TurningTheLargestSumsBackIsExact) {
+  constexpr uint32_t kRanks = 127;
+  constexpr size_t kBlock = 1024;
+  const SharedSums& sums = *codec_of("sum8/1024+hadamard").shared_sums();
+  const Codec& codec = sums.contributions(kRanks);
+  Floats spike(kBlock, 0.0F);
+  spike[3] = 127.0F * kBlock;
+  Scales shared(1, 0);
+  sums.measure(spike.data(), kBlock, kRanks, {}, shared.data());
+  EXPECT_EQ(shared[0], 0x3f80);  // 1
+  SlicePlace place;
+  place.scales = shared.data();
+  Bytes wire(codec.wire_bytes(kBlock));
+  codec.encode(spike.data(), kBlock, wire.data(), place);
+  Floats total(kBlock);
+  codec.combine(Wires(kRanks, wire.data()), nullptr, 0, kBlock, {}, nullptr, total.data(), place);
+  spike[3] *= kRanks;
+  EXPECT_EQ(total, spike);
+}
+
+// A residual may take values beyond their type where their transform is not: they are lost all the
+// same, with their block.
+TEST(IntegerSums, WhatAResidualTakesBeyondTheTypeIsLostWithItsBlock) {
+  constexpr size_t kCount = 64;
+  const std::vector<uint16_t> values(kCount, 0x7bff);  // 65,504
+  std::vector<uint16_t> residual(kCount, 0);
+  residual[40] = 0x7bff;
+  const Codec& codec = codec_of("sum8/32+hadamard", DataType::kFloat16);
+  SlicePlace place;
+  place.added.residual = residual.data();
+  Scales shared(2, 0);
+  codec.shared_sums()->measure(values.data(), kCount, 2, place, shared.data());
+  EXPECT_LT(shared[0], 0x7f80);
+  EXPECT_EQ(shared[1], 0x7fc0);
+}
+
+TEST(IntegerSums, TakeUpTo127RanksAndTwoModifiers) {
   EXPECT_EQ(codec_of("sum8").spec().to_string(), "sum8/256");
   EXPECT_EQ(codec_of("sum8").shared_sums()->refusal(127), "");
   EXPECT_NE(codec_of("sum8").shared_sums()->refusal(128), "");
   EXPECT_EQ(codec_of("int8").shared_sums(), nullptr);
   EXPECT_TRUE(codec_of("sum8+sr").is_random());
-  for (const char* modifier : {"hadamard", "flatten", "rows:64", "sparse:1%", "feedback", "mixed",
-                               "adaptive", "shiftadd", "floor", "hops"}) {
+  EXPECT_EQ(codec_of("sum8:tensor+sr+hadamard").spec().to_string(), "sum8:tensor/1024+hadamard+sr");
+  for (const char* modifier : {"flatten", "rows:64", "sparse:1%", "feedback", "mixed", "adaptive",
+                               "shiftadd", "floor", "hops"}) {
     const auto found =
         find_codec("sum8+" + std::string(modifier), DataType::kFloat32, ReduceOp::kSum);
     ASSERT_FALSE(found.ok()) << modifier;

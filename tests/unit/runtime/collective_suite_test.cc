@@ -53,6 +53,8 @@ constexpr Shape kShapes[] = {
     {DataType::kFloat32, ReduceOp::kSum, "sum8/64"},
     {DataType::kBFloat16, ReduceOp::kAverage, "sum8"},
     {DataType::kFloat16, ReduceOp::kSum, "sum8/32+sr"},
+    {DataType::kBFloat16, ReduceOp::kSum, "sum8/64+hadamard"},
+    {DataType::kFloat32, ReduceOp::kAverage, "sum8:tensor+hadamard"},
     {DataType::kBFloat16, ReduceOp::kSum, "exact"},
     {DataType::kBFloat16, ReduceOp::kAverage, "int8/64"},
     {DataType::kFloat16, ReduceOp::kSum, "exact"},

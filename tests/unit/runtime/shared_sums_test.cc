@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "codec/kernels/numbers.h"
+#include "codec/shared_sums.h"
 #include "support/oracle.h"
 #include "support/small_slices.h"
 
@@ -87,6 +88,47 @@ Floats expected_sum(const std::vector<Floats>& ranks, size_t block, float diviso
   return sums;
 }
 
+// What the codec makes of values begin.. of all ranks without a plan, one of equal parts or all;
+// integer_sums_test.cc holds that to sums of an independent encoder.
+Floats codec_sum(const std::string& spec, const std::vector<Floats>& ranks, size_t begin,
+                 size_t count, ReduceOp op) {
+  const auto size = static_cast<uint32_t>(ranks.size());
+  const SharedSums& sums =
+      *find_codec(spec, DataType::kFloat32, ReduceOp::kSum).value()->shared_sums();
+  const Codec& codec = sums.contributions(size);
+  std::vector<uint16_t> scales(shared_scale_count(sums, count), 0);
+  const bool one_scale = sums.scale_block() == 0;
+  for (const Floats& rank : ranks) {
+    for (size_t part = 0; part < rank.size(); part += count) {
+      if (!one_scale && part != begin) continue;
+      sums.measure(rank.data() + part, count, size, {}, scales.data());
+    }
+  }
+  SlicePlace place;
+  place.scales = scales.data();
+  std::vector<Bytes> payloads;
+  std::vector<const std::byte*> wires;
+  for (const Floats& rank : ranks) {
+    payloads.emplace_back(codec.wire_bytes(count));
+    codec.encode(rank.data() + begin, count, payloads.back().data(), place);
+    wires.push_back(payloads.back().data());
+  }
+  Floats total(count);
+  const uint32_t divisor = op == ReduceOp::kAverage ? size : 1;
+  codec.combine(wires, nullptr, 0, count, {op, divisor}, nullptr, total.data(), place);
+  return total;
+}
+
+double squared_distance(const Floats& total, const std::vector<Floats>& ranks) {
+  double squares = 0;
+  for (size_t i = 0; i < total.size(); ++i) {
+    double off = total[i];
+    for (const Floats& rank : ranks) off -= double{rank[i]};
+    squares += off * off;
+  }
+  return squares;
+}
+
 class SharedSumsOf : public ::testing::TestWithParam<int> {};
 
 TEST_P(SharedSumsOf, EveryPlanGivesTheBitsOfTheIntegerSum) {
@@ -115,6 +157,25 @@ TEST_P(SharedSumsOf, EveryPlanGivesThoseOfOneScaleToo) {
     for (const PlanKind plan : kPlans) {
       SCOPED_TRACE(std::string(plan_kind_name(plan)) + " count " + std::to_string(count));
       EXPECT_EQ(all_reduce(cluster, ranks, ReduceOp::kAverage, {"sum8:tensor", plan, 0}), expected);
+    }
+  }
+}
+
+// Transformed in whole blocks, wherever plans cut.
+TEST_P(SharedSumsOf, EveryPlanGivesTheBitsOfTransformedSumsToo) {
+  const int size = GetParam();
+  Cluster cluster = make_cluster(size);
+  for (const char* spec : {"sum8/64+hadamard", "sum8:tensor+hadamard"}) {
+    for (const size_t count : {1, 64, 1025, 10007}) {
+      const std::vector<Floats> ranks = random_ranks(size, count);
+      for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage}) {
+        const Floats expected = codec_sum(spec, ranks, 0, count, op);
+        for (const PlanKind plan : kPlans) {
+          SCOPED_TRACE(std::string(spec) + " " + std::string(plan_kind_name(plan)) + " count " +
+                       std::to_string(count));
+          EXPECT_EQ(all_reduce(cluster, ranks, op, {spec, plan, 0}), expected);
+        }
+      }
     }
   }
 }
@@ -157,6 +218,51 @@ TEST(SharedSums, RaggedPartsOfAReduceScatterAreThoseOfTheSum) {
         EXPECT_EQ(outputs[part], expected_sum(own, 64, 1)) << plan_kind_name(plan) << " " << part;
       }
     }
+  }
+}
+
+// Blocks, which are counted from the begin of a part, are those that were measured also where one
+// scale serves all parts.
+TEST(SharedSums, TransformedPartsOfAReduceScatterAreTheirOwn) {
+  constexpr int kSize = 3;
+  Cluster cluster = make_cluster(kSize);
+  for (const char* spec : {"sum8/64+hadamard", "sum8:tensor+hadamard"}) {
+    for (const size_t count : {1, 1009, 70'001}) {
+      std::vector<Floats> ranks = random_ranks(kSize, count * kSize);
+      // So that no other block has the largest magnitude once it is transformed.
+      for (size_t i = 0; i < std::min<size_t>(count, 1000); ++i) ranks[1][count + i] += 1000.0F;
+      for (const PlanKind plan : {PlanKind::kTwoStep, PlanKind::kRing}) {
+        SCOPED_TRACE(std::string(spec) + " " + std::string(plan_kind_name(plan)));
+        std::vector<Floats> outputs(kSize, Floats(count));
+        const auto statuses = cluster.run([&](int rank, Communicator& communicator) {
+          const auto r = static_cast<size_t>(rank);
+          return communicator.start_reduce_scatter(ranks[r].data(), outputs[r].data(), count,
+                                                   DataType::kFloat32, ReduceOp::kSum,
+                                                   {spec, plan, 0});
+        });
+        for (const Status& status : statuses) ASSERT_TRUE(status.ok()) << status.to_string();
+        for (size_t part = 0; part < kSize; ++part) {
+          EXPECT_EQ(outputs[part], codec_sum(spec, ranks, part * count, count, ReduceOp::kSum))
+              << "part " << part << " count " << count;
+        }
+      }
+    }
+  }
+}
+
+// An outlier is spread over its block; that of the whole array pays for it where it is not.
+TEST(SharedSums, TheTransformSpreadsOutliers) {
+  Cluster cluster = make_cluster(4);
+  std::vector<Floats> ranks = random_ranks(4, 8192);
+  for (Floats& rank : ranks) {
+    for (size_t i = 100; i < rank.size(); i += 1024) rank[i] = 1000.0F;
+  }
+  for (const std::string spec : {"sum8/256", "sum8:tensor"}) {
+    const auto distance = [&](const std::string& codec) {
+      const CallOptions options{codec, PlanKind::kAuto, 0};
+      return squared_distance(all_reduce(cluster, ranks, ReduceOp::kSum, options), ranks);
+    };
+    EXPECT_LT(distance(spec + "+hadamard"), distance(spec) / 4) << spec;
   }
 }
 
