@@ -134,6 +134,11 @@ void IntegerCodec::store(size_t first, size_t count, const Finish& finish, const
     for (size_t i = turned; i < count; ++i) memory.values[i] /= turn_.rest;
   }
   kernels.finish(finish, round_up(count, kTilePad), memory.values);
+  // An average is no larger than the largest value; with the errors of a block's codes it may be.
+  if (turn_.signs != nullptr && finish.divides()) {
+    kernels.limit(float_from_bits(format_.overflow_bits - 1), round_up(count, kTilePad),
+                  memory.values);
+  }
   kernels.store(format_.kind, memory.values, count, values, to);
 }
 

@@ -10,7 +10,8 @@
 namespace tersum {
 namespace {
 
-// Measured in one go: some 20 us. Whole blocks.
+// Measured in one go, whole blocks, and up to twice as many where parts end: some 20 us, and as
+// much again where blocks are transformed.
 constexpr size_t kValuesPerMeasure = 64 * 1024;
 // Values whose scales travel together. The wire rests until the first of them have been measured,
 // sent, and come back: some 30 us of measuring, for 512 bytes of scales of 256 values.

@@ -14,7 +14,7 @@ import block_rotation
 from code_packing import ceil_div, pack_planes, unpack_planes
 from encode_slice import choose_scale, codes_of, largest_of
 from exponent_sums import UNIT
-from float_rounding import bfloat16, float32, round_to
+from float_rounding import LARGEST_BITS, bfloat16, float32, float_of, limit, round_to
 from format_table import Format, Spec, integer
 from paired_sums import HALVES
 from random_rounding import random_half
@@ -144,5 +144,8 @@ def values_of(
             value = float32(number * scale)
             if is_shrunk(spec, part):
                 value = float32(value * ROOT)
-            out.append(round_to(dtype, float32(value / divisor)))
+            value = float32(value / divisor)
+            if divisor > 1 and spec.hadamard:
+                value = limit(float_of(LARGEST_BITS[dtype]), value)
+            out.append(round_to(dtype, value))
     return out

@@ -145,6 +145,7 @@ def turned_cases() -> list[Case]:
         ("zeros", "sum8/32+hadamard", "float32", [[0.0, -0.0] * 20, [0.0] * 40]),
         ("huge", "sum8/32+hadamard", "float32", huge),
         ("float16_edges", "sum8/32+hadamard", "float16", half),
+        ("edge", "sum8/32+hadamard", "float16", [[65504.0, *[0.0] * 31]] * 2),
         ("denormal", "sum8/32+hadamard", "float32", rows(4, 37, 2.0**-133)),
         ("tiny", "sum8/32+hadamard+sr", "float32", rows(4, 37, 2.0**-125)),
         ("short", "sum8:tensor+hadamard", "float32", WORKED),

@@ -14,6 +14,8 @@
 
 #include "codec/codec.h"
 #include "codec/force_isa.h"
+#include "codec/hadamard_signs.h"
+#include "codec/kernels/numbers.h"
 #include "codec/kernels/wide_codes.h"
 #include "codec/shared_sums.h"
 #include "hex_bytes.h"
@@ -307,6 +309,43 @@ TEST(IntegerSums, TurningTheLargestSumsBackIsExact) {
   codec.combine(Wires(kRanks, wire.data()), nullptr, 0, kBlock, {}, nullptr, total.data(), place);
   spike[3] *= kRanks;
   EXPECT_EQ(total, spike);
+}
+
+// Random codes, and another transform, of whole numbers.
+TEST(IntegerSums, WhatIsTurnedBackIsTheTransformOfTheIntegers) {
+  constexpr uint32_t kRanks = 127;
+  constexpr size_t kBlock = 1024;
+  const SharedSums& sums = *codec_of("sum8/1024+hadamard").shared_sums();
+  const Codec& codec = sums.contributions(kRanks);
+  std::mt19937_64 random(20261124);
+  std::normal_distribution<float> bell;
+  Floats values(kBlock);
+  for (float& value : values) value = bell(random);
+  Scales shared(1, 0);
+  sums.measure(values.data(), kBlock, kRanks, {}, shared.data());
+  SlicePlace place;
+  place.scales = shared.data();
+  Bytes wire(codec.wire_bytes(kBlock));
+  codec.encode(values.data(), kBlock, wire.data(), place);
+  ASSERT_EQ(wire.size(), kBlock);
+  std::vector<int64_t> turned(kBlock);
+  for (size_t i = 0; i < kBlock; ++i) turned[i] = int64_t{kRanks} * static_cast<int8_t>(wire[i]);
+  for (size_t step = 1; step < kBlock; step *= 2) {
+    for (size_t i = 0; i < kBlock; ++i) {
+      if ((i & step) != 0) continue;
+      const int64_t first = turned[i];
+      turned[i] = first + turned[i + step];
+      turned[i + step] = first - turned[i + step];
+    }
+  }
+  Floats total(kBlock);
+  codec.combine(Wires(kRanks, wire.data()), nullptr, 0, kBlock, {}, nullptr, total.data(), place);
+  const double scale = static_cast<double>(bf16_to_float(shared[0]));
+  for (size_t i = 0; i < kBlock; ++i) {
+    const auto sign = static_cast<double>(hadamard_signs(kBlock).undo[i]);
+    const double exact = static_cast<double>(turned[i]) * sign * scale;
+    ASSERT_EQ(total[i], static_cast<float>(exact)) << i;
+  }
 }
 
 // A residual may take values beyond their type where their transform is not: they are lost all the

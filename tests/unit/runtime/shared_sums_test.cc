@@ -266,6 +266,42 @@ TEST(SharedSums, TheTransformSpreadsOutliers) {
   }
 }
 
+// Padded to whole blocks, of which each is turned by itself.
+TEST(SharedSums, ManyTensorsAreTurnedBlockByBlock) {
+  constexpr int kSize = 3;
+  Cluster cluster = make_cluster(kSize);
+  for (const char* codec : {"sum8/64+hadamard", "sum8:tensor+hadamard"}) {
+    std::vector<std::vector<Floats>> tensors;
+    for (const size_t count : {5, 100, 0, 300'000, 64, 70'001}) {
+      tensors.push_back(random_ranks(kSize, count));
+    }
+    const std::vector<std::vector<Floats>> inputs = tensors;
+    std::vector<std::vector<TensorRef>> refs(kSize);
+    for (std::vector<Floats>& tensor : tensors) {
+      for (size_t r = 0; r < kSize; ++r) {
+        refs[r].push_back({tensor[r].data(), tensor[r].data(), tensor[r].size()});
+      }
+    }
+    const auto statuses = cluster.run([&](int rank, Communicator& communicator) {
+      return communicator.start_all_reduce_coalesced(refs[static_cast<size_t>(rank)],
+                                                     DataType::kFloat32, ReduceOp::kSum,
+                                                     {codec, PlanKind::kAuto, 0});
+    });
+    for (const Status& status : statuses) ASSERT_TRUE(status.ok()) << status.to_string();
+    for (size_t t = 0; t < tensors.size(); ++t) {
+      double squares = 0, wrong = 0;
+      for (size_t i = 0; i < tensors[t][0].size(); ++i) {
+        double exact = 0;
+        for (const Floats& rank : inputs[t]) exact += static_cast<double>(rank[i]);
+        squares += exact * exact;
+        wrong += std::pow(static_cast<double>(tensors[t][0][i]) - exact, 2);
+      }
+      EXPECT_LE(std::sqrt(wrong), 0.1 * std::sqrt(squares)) << codec << " tensor " << t;
+      for (const Floats& output : tensors[t]) EXPECT_EQ(output, tensors[t][0]) << "tensor " << t;
+    }
+  }
+}
+
 TEST(SharedSums, ManyTensorsShareScalesToo) {
   constexpr int kSize = 3;
   Cluster cluster = make_cluster(kSize);
