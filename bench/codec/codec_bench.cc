@@ -166,12 +166,11 @@ int run(const Options& options) {
   std::vector<std::string> codecs = options.codecs;
   if (codecs.empty()) {
     codecs = {"exact", "bf16", "int8/32", "int8/128", "int8/256", "int4/32", "int4/128"};
+  }
+  if (options.codecs.empty() && options.check) {
     // Of each kind that has a floor.
-    for (const char* spec : {"int6/128", "nf4/64", "mxfp8:e4m3", "mxfp8:e5m2"}) {
-      if (options.check) codecs.emplace_back(spec);
-    }
+    codecs.insert(codecs.end(), {"int6/128", "nf4/64", "mxfp8:e4m3", "mxfp8:e5m2"});
     for (const char* base : {"int8/128", "int6/128", "int4/128", "nf4/64", "mxfp8:e4m3"}) {
-      if (!options.check) break;
       codecs.push_back(std::string(base) + "+hadamard");
       codecs.push_back(std::string(base) + "+flatten");
     }

@@ -141,15 +141,12 @@ void count_contributions(const PlanRequest& request, CompiledPlan& plan) {
   plan.held.assign(plan.in_flows.size(), 1);
   ChunkTree tree;
   RankBlocks blocks;
-  for (uint32_t chunk = 0; chunk < trees->weights.size(); ++chunk) {
-    trees->fill(chunk, tree);
+  for (const ChunkRole& role : plan.roles) {
+    trees->fill(role.chunk, tree);
     blocks.measure(tree);
     TERSUM_CHECK(blocks.pair_up());
-    for (const ChunkRole& role : plan.roles) {
-      if (role.chunk != chunk) continue;
-      for (uint32_t i = role.adds.first; i < role.adds.first + role.adds.count; ++i) {
-        plan.held[i] = static_cast<uint16_t>(blocks.held(plan.in_flows[i].peer));
-      }
+    for (uint32_t i = role.adds.first; i < role.adds.first + role.adds.count; ++i) {
+      plan.held[i] = static_cast<uint16_t>(blocks.held(plan.in_flows[i].peer));
     }
   }
 }

@@ -266,6 +266,22 @@ TEST(SharedSums, TheTransformSpreadsOutliers) {
   }
 }
 
+// tensors[t][rank] becomes the sum of tensor t.
+void sum_list(Cluster& cluster, std::vector<std::vector<Floats>>& tensors, const char* codec) {
+  std::vector<std::vector<TensorRef>> refs(static_cast<size_t>(cluster.size()));
+  for (std::vector<Floats>& tensor : tensors) {
+    for (size_t r = 0; r < refs.size(); ++r) {
+      refs[r].push_back({tensor[r].data(), tensor[r].data(), tensor[r].size()});
+    }
+  }
+  const auto statuses = cluster.run([&](int rank, Communicator& communicator) {
+    return communicator.start_all_reduce_coalesced(refs[static_cast<size_t>(rank)],
+                                                   DataType::kFloat32, ReduceOp::kSum,
+                                                   {codec, PlanKind::kAuto, 0});
+  });
+  for (const Status& status : statuses) ASSERT_TRUE(status.ok()) << status.to_string();
+}
+
 // Padded to whole blocks, of which each is turned by itself.
 TEST(SharedSums, ManyTensorsAreTurnedBlockByBlock) {
   constexpr int kSize = 3;
@@ -276,18 +292,7 @@ TEST(SharedSums, ManyTensorsAreTurnedBlockByBlock) {
       tensors.push_back(random_ranks(kSize, count));
     }
     const std::vector<std::vector<Floats>> inputs = tensors;
-    std::vector<std::vector<TensorRef>> refs(kSize);
-    for (std::vector<Floats>& tensor : tensors) {
-      for (size_t r = 0; r < kSize; ++r) {
-        refs[r].push_back({tensor[r].data(), tensor[r].data(), tensor[r].size()});
-      }
-    }
-    const auto statuses = cluster.run([&](int rank, Communicator& communicator) {
-      return communicator.start_all_reduce_coalesced(refs[static_cast<size_t>(rank)],
-                                                     DataType::kFloat32, ReduceOp::kSum,
-                                                     {codec, PlanKind::kAuto, 0});
-    });
-    for (const Status& status : statuses) ASSERT_TRUE(status.ok()) << status.to_string();
+    sum_list(cluster, tensors, codec);
     for (size_t t = 0; t < tensors.size(); ++t) {
       double squares = 0, wrong = 0;
       for (size_t i = 0; i < tensors[t][0].size(); ++i) {
@@ -308,19 +313,8 @@ TEST(SharedSums, ManyTensorsShareScalesToo) {
   const std::vector<size_t> counts = {5, 100, 0, 300'000, 64, 70'001};
   std::vector<std::vector<Floats>> tensors;
   for (const size_t count : counts) tensors.push_back(random_ranks(kSize, count));
-  std::vector<std::vector<TensorRef>> refs(kSize);
-  for (std::vector<Floats>& tensor : tensors) {
-    for (size_t r = 0; r < kSize; ++r) {
-      refs[r].push_back({tensor[r].data(), tensor[r].data(), tensor[r].size()});
-    }
-  }
   const std::vector<std::vector<Floats>> inputs = tensors;
-  const auto statuses = cluster.run([&](int rank, Communicator& communicator) {
-    return communicator.start_all_reduce_coalesced(refs[static_cast<size_t>(rank)],
-                                                   DataType::kFloat32, ReduceOp::kSum,
-                                                   {"sum8/64", PlanKind::kAuto, 0});
-  });
-  for (const Status& status : statuses) ASSERT_TRUE(status.ok()) << status.to_string();
+  sum_list(cluster, tensors, "sum8/64");
   for (size_t t = 0; t < tensors.size(); ++t) {
     const Floats expected = expected_sum(inputs[t], 64, 1);
     for (const Floats& output : tensors[t]) EXPECT_EQ(output, expected) << "tensor " << t;
