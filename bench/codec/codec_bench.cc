@@ -2,7 +2,7 @@
 //
 //   codec_bench [--isa NAME] [--rounds N] [--values N] [--codec SPEC]... [--residual] [--check]
 //               [--json FILE]
-//   codec_bench --cores N …
+//   codec_bench --cores N [--json FILE] …
 //
 // Every round times memcpy and each kernel once, a few tens of microseconds each, so that whatever
 // else the machine does hits all alike; what is printed is the median over the rounds of
@@ -107,19 +107,42 @@ void write_json(const std::string& path, const std::vector<Row>& rows) {
   file << "\n]\n";
 }
 
-// True if something scales worse than the floor.
-bool print_scaling(const Codec& codec, const Options& options) {
-  const auto scalings = measure_scaling(codec, options.values, options.cores, options.rounds);
-  std::printf("%-10s", codec.spec().to_string().c_str());
-  bool low = false;
-  for (const KernelScaling& scaling : scalings) {
-    const bool below = codec.spec().to_string() == "int8/128" && scaling.to_memcpy < kScalingFloor;
-    low = low || below;
+struct ScalingRow {
+  std::string codec;
+  KernelScaling scaling;
+  bool below_floor = false;
+};
+
+std::vector<ScalingRow> measure_cores(const Codec& codec, const Options& options) {
+  std::vector<ScalingRow> rows;
+  const std::string spec = codec.spec().to_string();
+  for (const KernelScaling& scaling :
+       measure_scaling(codec, options.values, options.cores, options.rounds)) {
+    rows.push_back({spec, scaling, spec == "int8/128" && scaling.to_memcpy < kScalingFloor});
+  }
+  return rows;
+}
+
+void print_rows(const std::vector<ScalingRow>& rows) {
+  std::printf("%-10s", rows[0].codec.c_str());
+  for (const auto& [codec, scaling, below] : rows) {
     std::printf(" %s %.2f (%.2fx%s)", scaling.kernel.c_str(), scaling.times, scaling.to_memcpy,
                 below ? ", LOW" : "");
   }
   std::printf("\n");
-  return low;
+}
+
+void write_json(const std::string& path, const std::vector<ScalingRow>& rows, size_t cores) {
+  std::ofstream file(path);
+  file << "[";
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto& [codec, scaling, below] = rows[i];
+    file << (i == 0 ? "\n" : ",\n") << R"( {"isa": ")" << active_isa() << R"(", "codec": ")"
+         << codec << R"(", "kernel": ")" << scaling.kernel << R"(", "cores": )" << cores
+         << R"(, "times_one_core": )" << scaling.times << R"(, "scaling_to_memcpy": )"
+         << scaling.to_memcpy << "}";
+  }
+  file << "\n]\n";
 }
 
 bool parse(int argc, char** argv, Options& options) {
@@ -154,8 +177,8 @@ bool parse(int argc, char** argv, Options& options) {
       return false;
     }
   }
-  // The JSON is that of one core, and so is a residual.
-  return options.cores == 1 || (options.json.empty() && !options.has_residual);
+  // A residual is that of one core.
+  return options.cores == 1 || !options.has_residual;
 }
 
 int run(const Options& options) {
@@ -178,6 +201,7 @@ int run(const Options& options) {
   std::printf("%zu float32 values, %s, median of %zu rounds; higher is faster\n", options.values,
               std::string(active_isa()).c_str(), options.rounds);
   std::vector<Row> all;
+  std::vector<ScalingRow> all_cores;
   bool low = false;
   for (const std::string& spec : codecs) {
     if (const auto found = find_codec(spec, DataType::kFloat32, ReduceOp::kSum); !found.ok()) {
@@ -185,8 +209,11 @@ int run(const Options& options) {
       return 2;
     }
     if (options.cores > 1) {
-      low = print_scaling(*find_codec(spec, DataType::kFloat32, ReduceOp::kSum).value(), options) ||
-            low;
+      const auto rows =
+          measure_cores(*find_codec(spec, DataType::kFloat32, ReduceOp::kSum).value(), options);
+      print_rows(rows);
+      for (const ScalingRow& row : rows) low = low || row.below_floor;
+      all_cores.insert(all_cores.end(), rows.begin(), rows.end());
       continue;
     }
     const std::vector<Row> rows = measure(spec, options);
@@ -194,7 +221,11 @@ int run(const Options& options) {
     for (const Row& row : rows) low = low || row.below_floor;
     all.insert(all.end(), rows.begin(), rows.end());
   }
-  if (!options.json.empty()) write_json(options.json, all);
+  if (!options.json.empty() && options.cores > 1) {
+    write_json(options.json, all_cores, options.cores);
+  } else if (!options.json.empty()) {
+    write_json(options.json, all);
+  }
   return options.check && low ? 1 : 0;
 }
 

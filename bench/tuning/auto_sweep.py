@@ -2,6 +2,7 @@
 """Is ``codec="auto"`` ever slower than exact? Sweeps 1 KiB to 256 MiB of float32 on one link.
 
     python3 bench/tuning/auto_sweep.py [--ranks 2] [--transport shm|tcp] [--link 1gbit]
+        [--json FILE]
 
 Prints one row per size: medians of both, what auto took, and the ratio. The two take turns within
 one run of ``tersum perf``. A row is marked when auto is slower by more than 3 % and more than 1 us,
@@ -19,7 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tersum.cli.byte_sizes import format_bytes
+from tersum.cli.byte_sizes import format_bytes, parse_bytes
 
 # (least bytes, most bytes, iterations). Each band begins one size early and makes many short calls:
 # in the first tenths of a second the scheduler has not yet given each rank a core of its own.
@@ -55,8 +56,8 @@ def path_of(row: dict[str, Any]) -> str:
     return taken
 
 
-def compare(exact: dict[str, Any], auto: dict[str, Any]) -> bool:
-    """Prints one row; True when auto is slower."""
+def compare(exact: dict[str, Any], auto: dict[str, Any]) -> dict[str, Any]:
+    """Prints one row and returns it: medians in microseconds, what each took, the verdict."""
     same = path_of(auto) == path_of(exact)
     lost_us = auto["time_us"] - exact["time_us"]
     ratio = auto["time_us"] / exact["time_us"]
@@ -67,31 +68,46 @@ def compare(exact: dict[str, Any], auto: dict[str, Any]) -> bool:
         f"| {format_bytes(auto['bytes'])} | {times} | {path_of(auto)} | {ratio:.2f} | {verdict} |",
         flush=True,
     )
-    return slower
+    return {
+        **{"bytes": auto["bytes"], "ranks": auto["ranks"]},
+        **{"exact_us": exact["time_us"], "auto_us": auto["time_us"]},
+        **{"exact_took": path_of(exact), "auto_took": path_of(auto)},
+        **{"same_path": same, "slower": slower},
+    }
 
 
-def main() -> int:
-    """Prints the table."""
+def make_parser() -> argparse.ArgumentParser:
+    """The options."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", default="2")
     parser.add_argument("--transport")
     parser.add_argument("--link")
-    parser.add_argument("--from-bytes", type=int, default=0, help="leave smaller bands out")
-    parser.add_argument("--to-bytes", type=int, default=1 << 62, help="leave larger bands out")
+    parser.add_argument("--from-bytes", type=parse_bytes, default=0, help="leave smaller bands out")
+    parser.add_argument(
+        "--to-bytes", type=parse_bytes, default=1 << 62, help="leave larger bands out"
+    )
     parser.add_argument("--slow", type=int, default=1, help="divide the iterations by this")
-    options = parser.parse_args()
+    parser.add_argument("--json", type=Path, help="also write the rows there")
+    return parser
+
+
+def main() -> int:
+    """Prints the table."""
+    options = make_parser().parse_args()
     arguments = ["--ranks", options.ranks]
     arguments += ["--transport", options.transport] if options.transport else []
     arguments += ["--link", options.link] if options.link else []
-    slower = 0
+    table: list[dict[str, Any]] = []
     print("| f32 | exact | auto | auto took | auto over exact | |\n|---|---|---|---|---|---|")
     for low, high, iterations in BANDS:
         if 4 * low < options.from_bytes or high > options.to_bytes:
             continue
         rows = measure(low, high, max(iterations // options.slow, 5), arguments)
         for exact, auto in zip(rows[2::2], rows[3::2], strict=True):
-            slower += compare(exact, auto)
-    return 1 if slower else 0
+            table.append(compare(exact, auto))
+    if options.json:
+        options.json.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+    return 1 if any(row["slower"] for row in table) else 0
 
 
 if __name__ == "__main__":

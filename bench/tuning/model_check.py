@@ -2,7 +2,7 @@
 """How well are times foretold, and how good are the tuner's choices, where nothing shapes the wire?
 
     python3 bench/tuning/model_check.py [--ranks 2,4] [--transport tcp,shm] [--bind cores|none]
-        [--json FILE]
+        [--to-bytes 64M] [--json FILE]
 
 Starts ranks on this machine, bound to cores as ``tersum perf`` binds them. They tune, then sum 64
 KiB of float32: exactly and with int8/128, by each plan, and with plan or codec left open; also with
@@ -35,7 +35,7 @@ import numpy as np
 from rank_processes import run_ranks
 
 import tersum
-from tersum.cli.byte_sizes import format_bytes
+from tersum.cli.byte_sizes import format_bytes, parse_bytes
 from tersum.cli.perf_binding import BINDINGS, Cpus, binding_text, cpus_by_rank
 from tersum.cli.perf_data import make_values
 from tersum.cli.perf_table import placement
@@ -59,6 +59,7 @@ class Job(NamedTuple):
     ranks: int
     seconds: float
     cpus: tuple[Cpus, ...]
+    sizes: list[int]
 
 
 class Route(NamedTuple):
@@ -89,7 +90,7 @@ def run_rank(rank: int, job: Job, store: str, results: Any) -> None:
     with tersum.Communicator(
         rank, job.ranks, store, transport=job.transport, timeout_ms=120_000
     ) as group:
-        for size in SIZES:
+        for size in job.sizes:
             group.tune(fresh=True)
             rows = measure_size(group, size, job.seconds)
             if rank == 0:
@@ -142,7 +143,7 @@ def largest(group: tersum.Communicator, values: Any) -> Any:
 def run_group(job: Job) -> list[list[dict[str, Any]]]:
     """Rows per size; ranks have no cache of former tunings."""
     os.environ["TERSUM_CACHE_DIR"] = ""
-    sizes: list[list[dict[str, Any]]] = run_ranks(job.ranks, run_rank, (job,), len(SIZES))
+    sizes: list[list[dict[str, Any]]] = run_ranks(job.ranks, run_rank, (job,), len(job.sizes))
     for rows in sizes:
         for row in rows:
             row["transport"] = job.transport
@@ -186,15 +187,24 @@ def print_choices(rows: list[dict[str, Any]], ranks: int) -> None:
         )
 
 
-def main() -> int:
-    """Prints the tables."""
+def make_parser() -> argparse.ArgumentParser:
+    """The options."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", default="2,4")
     parser.add_argument("--transport", default="tcp,shm")
     parser.add_argument("--seconds", type=float, default=2.0, help="per size; default 2")
     parser.add_argument("--bind", choices=BINDINGS, default="cores")
+    parser.add_argument(
+        "--to-bytes", type=parse_bytes, default=SIZES[-1], help="leave larger arrays out"
+    )
     parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    return parser
+
+
+def main() -> int:
+    """Prints the tables."""
+    options = make_parser().parse_args()
+    wanted = [size for size in SIZES if size <= options.to_bytes]
     every: list[dict[str, Any]] = []
     print(f"tersum {tersum.__version__} ({tersum.isa()})")
     for transport in options.transport.split(","):
@@ -202,7 +212,7 @@ def main() -> int:
             cpus = cpus_by_rank(ranks) if options.bind == "cores" else ()
             print(f"\n{transport}, {ranks} ranks\n{placement()}")
             print(f"CPUs of each rank: {binding_text(cpus) or 'any'}", flush=True)
-            sizes = run_group(Job(transport, ranks, options.seconds, cpus))
+            sizes = run_group(Job(transport, ranks, options.seconds, cpus, wanted))
             print("\n| f32 | path | us | quarters | predicted | ratio |\n|---|---|---|---|---|---|")
             for rows in sizes:
                 print_predictions(rows)

@@ -1,0 +1,134 @@
+"""The measurements on shaped wires: every topology at 16 MiB, every plan over sizes, two ranks."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from report_parts import BENCH, Measurement, Part, calls, parse_perf, perf, span
+
+from tersum.cli.byte_sizes import size_range
+from tersum.cli.perf_options import PLANS
+from tersum.cli.plan_study import Study, study_plans
+from tersum.topologies import topology_text
+
+CODECS = ("bf16", "int8/128", "int4/128")
+TWO_HOSTS = BENCH / "report" / "two-hosts-of-two.json"
+SWEEP = "sweep-"
+TOPOLOGY = "topology-"
+
+# As the table "Every topology" has them, in the order of its picture.
+AT_16_MIB = (
+    ("pair", "200mbit"),
+    ("ring4", "200mbit"),
+    ("torus2x2", "200mbit"),
+    ("mesh4", "200mbit"),
+    ("ring8", "100mbit"),
+    ("torus2x4", "50mbit"),
+    ("star8", "100mbit"),
+)
+
+
+class Sweep(NamedTuple):
+    """A topology, the rate of its links, and the larger arrays with their timed calls. Rates are
+    low enough that two cores are not the limit, calls so few that a sweep ends within 90 s."""
+
+    topology: str
+    rate: str
+    large: tuple[str, str]
+    iterations: int
+    iterations_small: int = 15
+
+
+SWEEPS = (
+    Sweep("pair", "200mbit", ("4M", "16M"), 3),
+    Sweep("ring4", "200mbit", ("4M", "16M"), 4),
+    Sweep("ring8", "100mbit", ("2M", "8M"), 3),
+    Sweep("torus2x2", "200mbit", ("4M", "16M"), 3),
+    Sweep("torus2x4", "100mbit", ("2M", "8M"), 3),
+    Sweep("mesh4", "200mbit", ("4M", "16M"), 3),
+    Sweep("star8", "250mbit", ("2M", "8M"), 3, iterations_small=9),
+    Sweep("torus2x2x2", "100mbit", ("2M", "8M"), 3),
+    Sweep(str(TWO_HOSTS), "200mbit", ("2M", "8M"), 3),
+)
+
+
+def sweep_name(sweep: Sweep) -> str:
+    """Of its measurement: that of the topology, or of its file."""
+    return SWEEP + sweep.topology.rpartition("/")[2].removesuffix(".json")
+
+
+def study(topology: str, rate: str, size: int, codec: str) -> Study:
+    """What the cost model says of every plan there, all hosts on this machine."""
+    return study_plans(
+        topology_text(topology),
+        size=size,
+        codec=codec,
+        rate=rate,
+        cores=os.cpu_count() or 1,
+        one_machine=True,
+    )
+
+
+def plans_that_fit(topology: str, rate: str) -> list[str]:
+    """Those that run on the topology with every codec of the sweeps, in the order of ``--plan``."""
+    fitting = [
+        {plan.plan for plan in study(topology, rate, 1 << 20, codec).fitting} for codec in CODECS
+    ]
+    return [plan for plan in PLANS if all(plan in names for names in fitting)]
+
+
+def sweep_measurement(sweep: Sweep, quick: bool) -> Measurement:
+    """Every plan that fits, and auto, over sizes; long and short calls in runs of their own."""
+    plans = ",".join(["auto", *plans_that_fit(sweep.topology, sweep.rate)])
+    how = ("--topology", _shown(sweep.topology), "--link", sweep.rate)
+    # That tersum perf explains is how the rows come to say which plan auto took.
+    how += ("--codec", ",".join(CODECS), "--plan", plans, "--explain")
+    parts = (
+        perf(*how, *span("128K", "1M", 2), *calls(sweep.iterations_small, 1)),
+        perf(*how, *span(*sweep.large), *calls(sweep.iterations, 1)),
+    )
+    if quick:
+        parts = (perf(*how, *span("64K", "64K"), *calls(2, 0)),)
+    return Measurement(sweep_name(sweep), parts)
+
+
+def _shown(topology: str) -> str:
+    """A file by its way from here, so that the command can be read and run again."""
+    return os.path.relpath(topology) if topology.endswith(".json") else topology
+
+
+def predicted_seconds(part: Part) -> float:
+    """How long the calls of a part on a topology take by the cost model; starting, checking and
+    tuning come on top."""
+    asked = parse_perf(part)
+    calls_each = asked.warmup + 1 + asked.iters + min(5, asked.iters)
+    total = 0.0
+    for size in size_range(asked.min_bytes, asked.max_bytes, asked.factor):
+        for codec in asked.codec:
+            fitting = study(asked.topology, asked.link, size, codec).fitting
+            times = {plan.plan: plan.time_s for plan in fitting}
+            total += sum(times.get(plan, fitting[0].time_s) for plan in asked.plan)
+    return total * calls_each
+
+
+def _at_16_mib(topology: str, rate: str, quick: bool) -> Measurement:
+    how = ["--topology", topology, "--link", rate, "--codec", "bf16,int8,int4"]
+    how += ["--plan", "ring"] if topology.startswith("star") else []
+    more = (*span("64K", "64K"), *calls(2, 0)) if quick else (*span("16M", "16M"), *calls(5, 1))
+    return Measurement(TOPOLOGY + topology, (perf(*how, *more),))
+
+
+def _two_ranks(rate: str, quick: bool) -> Measurement:
+    how = ("--ranks", "2", "--link", rate, "--codec", ",".join(CODECS), "--compare", "bare")
+    more = (*span("64K", "64K"), *calls(2, 0)) if quick else (*span("1M", "64M", 2), *calls(20))
+    return Measurement(f"link-{rate}", (perf(*how, *more),))
+
+
+def wire_measurements(quick: bool) -> list[Measurement]:
+    """All that need network namespaces and nothing else."""
+    return [
+        *(_at_16_mib(topology, rate, quick) for topology, rate in AT_16_MIB),
+        *(sweep_measurement(sweep, quick) for sweep in SWEEPS),
+        *(_two_ranks(rate, quick) for rate in ("1gbit", "5gbit")),
+    ]
