@@ -81,10 +81,10 @@ def plans_that_fit(topology: str, rate: str) -> list[str]:
 def sweep_measurement(sweep: Sweep, quick: bool) -> Measurement:
     """Every plan that fits, and auto, over sizes; long and short calls in runs of their own."""
     plans = ",".join(["auto", *plans_that_fit(sweep.topology, sweep.rate)])
-    how = ("--topology", _shown(sweep.topology), "--link", sweep.rate)
+    how = ["--topology", _shown(sweep.topology), "--link", sweep.rate]
     # That tersum perf explains is how the rows come to say which plan auto took.
-    how += ("--codec", ",".join(CODECS), "--plan", plans, "--explain")
-    parts = (
+    how += ["--codec", ",".join(CODECS), "--plan", plans, "--explain"]
+    parts: tuple[Part, ...] = (
         perf(*how, *span("128K", "1M", 2), *calls(sweep.iterations_small, 1)),
         perf(*how, *span(*sweep.large), *calls(sweep.iterations, 1)),
     )
@@ -109,7 +109,7 @@ def predicted_seconds(part: Part) -> float:
             fitting = study(asked.topology, asked.link, size, codec).fitting
             times = {plan.plan: plan.time_s for plan in fitting}
             total += sum(times.get(plan, fitting[0].time_s) for plan in asked.plan)
-    return total * calls_each
+    return float(total * calls_each)
 
 
 def _at_16_mib(topology: str, rate: str, quick: bool) -> Measurement:
