@@ -44,7 +44,7 @@ def _draw_panel(axes: Axes, rows: Rows) -> None:
     axes.invert_yaxis()
     axes.grid(axis="y", visible=False)
     axes.margins(x=0.5)
-    axes.set_xlabel("time (ms)")
+    axes.set_xlabel("time (ms); in brackets over one call")
 
 
 def draw_calls(folder: Path, out: Path) -> list[Path]:

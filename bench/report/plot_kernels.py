@@ -51,6 +51,8 @@ def draw_kernels(folder: Path, out: Path) -> list[Path]:
         if cores:
             right = panels[0, 1]
             _draw_bars(right, cores, _SCALINGS, "scaling_to_memcpy")
+            rows_shown = max(len({row["codec"] for row in cores}), codecs / 2)
+            right.set_ylim(rows_shown - 0.5, -0.5)  # a few codecs make no thick bars
             right.set_xlabel("gain by more cores over memcpy's gain")
             right.set_title(f"{cores[0]['cores']} cores at once over one")
         marks = [Patch(color=colour, label=name) for name, colour in _SCALINGS.items()]

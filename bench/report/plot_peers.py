@@ -93,7 +93,7 @@ def draw_peers(transport: str, folder: Path, out: Path) -> list[Path]:
     with style():
         figure, grid = plt.subplots(
             *(len(_BASES), len(groups)),
-            figsize=(1 + sum(widths), 5.6),
+            figsize=(max(9, 1 + sum(widths)), 5.6),
             squeeze=False,
             width_ratios=widths,
             layout="constrained",

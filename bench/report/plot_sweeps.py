@@ -13,6 +13,7 @@ from plot_style import (
     CODEC_COLOURS,
     PLAN_COLOURS,
     Rows,
+    nice_ticks,
     plain_numbers,
     save,
     size_axis,
@@ -129,7 +130,9 @@ def draw_predictions(folder: Path, out: Path) -> list[Path]:
         right.set_ylabel("predicted over measured")
         right.set_yscale("log")
         ratios = [1 + (off_by(row) or 0) for row in rows]
-        plain_numbers(right, [0.2, 0.3, 0.5, 0.7, 0.9, 1, 1.1, 1.4, 2, 3, 5, 10, 20])
+        wide = max(ratios) > 4 * min(ratios)
+        fine = [0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.4, 1.7, 2]
+        plain_numbers(right, nice_ticks(min(ratios), max(ratios)) if wide else fine)
         right.set_ylim(min(0.8, *ratios) / 1.05, max(1.25, *ratios) * 1.05)
         left.legend(loc="upper left")
         figure.suptitle(
