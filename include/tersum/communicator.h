@@ -94,6 +94,10 @@ class Communicator {
 
   [[nodiscard]] int rank() const;
   [[nodiscard]] int size() const;
+  // The number of each rank's host, by rank; hosts are numbered as their first ranks come. Those
+  // that the topology names, else what was found when the group met: processes with one boot id and
+  // one network namespace are on one host. Calls that leave their plan open go by it.
+  [[nodiscard]] std::vector<int> hosts() const;
 
   // Reduces `count` elements of `input` over all ranks into `output` on every rank; the two may be
   // the same array but not overlap otherwise. options.residual and options.bias are added to this

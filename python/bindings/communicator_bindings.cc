@@ -403,6 +403,7 @@ void bind_communicator(nb::module_& module) {
                   nb::arg("tuning_rules"), nb::arg("flatten_every"), nb::arg("rounding_seed"))
       .def_prop_ro("rank", [](PyCommunicator& self) { return self.get().rank(); })
       .def_prop_ro("size", [](PyCommunicator& self) { return self.get().size(); })
+      .def_prop_ro("hosts", [](PyCommunicator& self) { return self.get().hosts(); })
       .def("split", &split, nb::arg("color"), nb::arg("key"))
       .def(
           "abort",

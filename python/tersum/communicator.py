@@ -56,7 +56,8 @@ class Communicator(MoveCalls, LearnedState):
         comes first, and only the process's first communicator decides.
     :param topology: which ranks have wires between them: ``"ring8"``, ``"torus2x4"``, ``"mesh4"``,
         ``"star8"``, … or the path of a topology file (``.json``). Only neighbours connect, and
-        plans use only these wires. Empty: every rank reaches every other. Agreed, too.
+        plans use only these wires. Empty: every rank reaches every other, and which of them share
+        a host is found out (:attr:`hosts`). Agreed, too.
     :param tuning_rules: what is to be taken where calls leave codec or plan open, by size, as in
         ``"all_reduce:64k-inf:int8/128:*"`` (docs/tuning.md). Empty takes ``TERSUM_TUNE``. Agreed.
     :param flatten_every: of codecs with ``+flatten``: a site's results are looked at in every so
@@ -163,6 +164,16 @@ class Communicator(MoveCalls, LearnedState):
     def size(self) -> int:
         """The number of ranks."""
         return self._core.size
+
+    @property
+    def hosts(self) -> tuple[int, ...]:
+        """The number of each rank's host, by rank; hosts are numbered as their first ranks come.
+
+        Those that ``topology`` names, else what was found when the group met: processes with one
+        boot id and one network namespace are on one host. Calls that leave their plan open go by
+        it: what several ranks of a host have is added up there, and crosses the wire once.
+        """
+        return tuple(self._core.hosts)
 
     def all_reduce(
         self,

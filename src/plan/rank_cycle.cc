@@ -15,6 +15,18 @@ bool is_cycle(const Topology& topology, const std::vector<int>& order) {
   return !order.empty();
 }
 
+// The ranks' own order, but for those of one host, who follow the first of them: so each host's
+// wire is crossed once each way.
+std::vector<int> host_by_host(const Topology& topology) {
+  std::vector<int> order;
+  order.reserve(topology.host_of.size());
+  for (int rank = 0; rank < topology.ranks(); ++rank) {
+    const std::vector<int>& together = topology.ranks_of[at(topology.host_of[at(rank)])];
+    if (together.front() == rank) order.insert(order.end(), together.begin(), together.end());
+  }
+  return order;
+}
+
 // Goes round `rows` rings of `columns` nodes each. A row is walked through in one direction from
 // where the row above left off, which puts the next row's start one column back (walking up) or
 // one on (walking down); the way closes when these shifts cancel out over all rows. With an even
@@ -143,7 +155,9 @@ std::vector<int> grid_cycle(const std::vector<int>& extents) {
 std::vector<int> find_rank_cycle(const Topology* topology, int size) {
   std::vector<int> order(at(size));
   std::iota(order.begin(), order.end(), 0);
-  if (topology == nullptr || is_cycle(*topology, order)) return order;
+  if (topology == nullptr) return order;
+  order = host_by_host(*topology);
+  if (is_cycle(*topology, order)) return order;
   if (!topology->dims.empty()) {
     order = grid_cycle(topology->dims);
     if (is_cycle(*topology, order)) return order;

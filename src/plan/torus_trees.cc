@@ -133,7 +133,8 @@ std::vector<uint32_t> class_weights(const Grid& grid, const Topology* topology) 
   return weights;
 }
 
-// Without a topology, the two dimensions that are nearest to a square; a prime size has one.
+// Where all reach each other, the two dimensions that are nearest to a square; a prime size has
+// one.
 std::vector<int> squarest_extents(int size) {
   int shorter = static_cast<int>(std::sqrt(static_cast<double>(size)));
   while (size % shorter != 0) --shorter;
@@ -144,14 +145,16 @@ std::vector<int> squarest_extents(int size) {
 }  // namespace
 
 Result<PlanTrees> torus_trees(const PlanRequest& request) {
-  if (request.topology != nullptr && request.topology->dims.empty()) {
-    return invalid_argument("torus needs a torus of links; topology " + request.topology->name +
+  const Topology* const topology = request.topology;
+  const bool reaches_all = topology == nullptr || topology->all_adjacent;
+  const bool is_grid = topology != nullptr && !topology->dims.empty();
+  if (!reaches_all && !is_grid) {
+    return invalid_argument("torus needs a torus of links; topology " + topology->name +
                             " has none");
   }
-  const Grid grid(request.topology == nullptr ? squarest_extents(request.size)
-                                              : request.topology->dims);
+  const Grid grid(is_grid ? topology->dims : squarest_extents(request.size));
   const uint32_t halves = grid.has_ties() ? 2 : 1;
-  const std::vector<uint32_t> shares = class_weights(grid, request.topology);
+  const std::vector<uint32_t> shares = class_weights(grid, is_grid ? topology : nullptr);
   PlanTrees trees = equal_trees(request, halves * static_cast<uint32_t>(grid.dimensions()));
   for (size_t chunk = 0; chunk < trees.weights.size(); ++chunk) {
     trees.weights[chunk] = shares[chunk % trees.splits / halves];

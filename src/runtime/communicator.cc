@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "base/check.h"
+#include "plan/host_topology.h"
 #include "platform/environment.h"
 #include "runtime/communicator_impl.h"
 #include "runtime/deadline.h"
@@ -246,8 +247,10 @@ Result<Communicator> CommunicatorImpl::split(int color, int key) {
   std::sort(members.begin(), members.end());
   TERSUM_RETURN_IF_ERROR(check_wires(*member_, members));
   std::vector<RankPlace> places;
+  std::vector<int> old_ranks;
   int new_rank = 0;
   for (const auto& [unused, old_rank] : members) {
+    old_ranks.push_back(old_rank);
     if (old_rank == member_->rank) new_rank = static_cast<int>(places.size());
     RankPlace place;
     place.process = member_->places[static_cast<size_t>(old_rank)].process;
@@ -255,8 +258,10 @@ Result<Communicator> CommunicatorImpl::split(int color, int key) {
     places.push_back(place);
   }
   const uint64_t group = derive_group_id(member_->group, split_number, color);
+  std::vector<int> hosts = hosts_of_part(member_->host_of, old_ranks);
   auto member = std::make_shared<Member>(progress_, group, new_rank, std::move(places),
-                                         member_->limits, false);
+                                         member_->limits, false, topology_of_hosts(hosts));
+  member->host_of = std::move(hosts);
   member->flatten.set_every(options_.flatten_every);
   member->rounding_seed = derive_group_id(member_->rounding_seed, split_number, color);
   progress_->execute([&](Node& node) { node.register_member(member); });
@@ -287,15 +292,17 @@ Result<Communicator> create_on(const std::shared_ptr<Progress>& progress, int ra
     places[i].process = meeting.processes[i];
     places[i].local = meeting.processes[i] == self;
   }
+  std::vector<int> hosts = meeting.host_of;
+  auto wires = named_or_found(std::move(topology).value(), hosts);
   auto member =
       std::make_shared<Member>(progress, meeting.group, rank, std::move(places),
-                               slice_limits(options, meeting.one_host), false, topology.value());
+                               slice_limits(options, meeting.one_host()), false, std::move(wires));
+  member->host_of = std::move(hosts);
   member->flatten.set_every(options.flatten_every);
   member->rounding_seed = options.rounding_seed;
   progress->execute([&](Node& node) { node.register_member(member); });
   auto impl = std::make_shared<CommunicatorImpl>(progress, member, options, true);
-  impl->set_tuning(make_tuning_key(meeting.addresses, options), std::move(rules).value(),
-                   meeting.one_host ? size : 1);
+  impl->set_tuning(make_tuning_key(meeting.addresses, options), std::move(rules).value());
   return Communicator(std::move(impl));
 }
 
@@ -319,6 +326,9 @@ Status no_communicator() {
 
 int Communicator::rank() const { return impl_ ? impl_->member().rank : -1; }
 int Communicator::size() const { return impl_ ? impl_->member().size() : 0; }
+std::vector<int> Communicator::hosts() const {
+  return impl_ ? impl_->member().host_of : std::vector<int>();
+}
 
 #define TERSUM_RUN(arguments, options) \
   return impl_ ? impl_->run(arguments, options) : no_communicator()

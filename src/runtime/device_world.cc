@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "plan/host_topology.h"
 #include "runtime/deadline.h"
 #include "runtime/flatten_shelf.h"
 #include "runtime/group_id.h"
@@ -132,6 +133,7 @@ Result<DeviceWorldImpl::Place> DeviceWorldImpl::find_or_make_place(const KeyedCa
     return invalid_argument("device " + std::to_string(call.device) + " is not in its own group");
   }
   std::vector<RankPlace> places;
+  std::vector<int> processes;
   for (const int64_t device : call.group) {
     const auto process = process_of_.find(device);
     if (process == process_of_.end()) {
@@ -140,10 +142,13 @@ Result<DeviceWorldImpl::Place> DeviceWorldImpl::find_or_make_place(const KeyedCa
                               "tersum was installed");
     }
     places.push_back(place_of(process->second));
+    processes.push_back(process->second);
   }
-  auto member =
-      std::make_shared<Member>(progress_, group, static_cast<int>(own - call.group.begin()),
-                               std::move(places), slice_limits(options_, meeting_.one_host), true);
+  std::vector<int> hosts = hosts_of_part(meeting_.host_of, processes);
+  auto member = std::make_shared<Member>(
+      progress_, group, static_cast<int>(own - call.group.begin()), std::move(places),
+      slice_limits(options_, meeting_.one_host()), true, topology_of_hosts(hosts));
+  member->host_of = std::move(hosts);
   member->flatten.set_every(options_.flatten_every);
   member->rounding_seed = mix_digests(options_.rounding_seed, devices_digest(call.group));
   member->devices.assign(call.group.begin(), call.group.end());
@@ -383,6 +388,7 @@ Result<std::shared_ptr<DeviceWorld>> DeviceWorld::create(int process_index, int 
     meeting.group = derive_group_id(0, worlds.fetch_add(1), -1);
     meeting.extras = {request.extra};
     meeting.processes = {progress->node().transport().self()};
+    meeting.host_of = {0};
   }
   auto world = std::make_shared<DeviceWorldImpl>(progress, options, process_index, meeting);
   world->pin_links();

@@ -89,6 +89,7 @@ class Member {
   const GroupRoutes routes;
   std::vector<RankPlace> places;
   std::vector<int64_t> devices;  // global device ids by rank; empty for ordinary groups
+  std::vector<int> host_of;      // by rank; set before the first call, empty in a lane
   // Lanes (lanes.h): the communicator's member, and the communicator's number of each rank.
   std::shared_ptr<Member> parent;
   std::vector<int> parent_ranks;

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "plan/host_topology.h"
 #include "platform/system_clock.h"
 #include "runtime/group_id.h"
 #include "tersum/version.h"
@@ -197,12 +198,14 @@ Result<Meeting> meet(Progress& progress, Store& store, const MeetingRequest& req
   TERSUM_RETURN_IF_ERROR(
       store.set("tersum/" + request.name + "/member/" + std::to_string(request.index), record));
   TERSUM_RETURN_IF_ERROR(read_members(progress, store, request, record, deadline_ns, meeting));
+  std::vector<std::string> hosts;
   for (const std::string& member : meeting.addresses) {
     Result<ProcessId> process = progress.node().transport().parse_peer(member);
     if (!process.ok()) return process.status();
     meeting.processes.push_back(process.value());
-    meeting.one_host &= progress.node().transport().is_local(member);
+    hosts.push_back(progress.node().transport().host_of(member));
   }
+  meeting.host_of = number_hosts(hosts);
   return meeting;
 }
 

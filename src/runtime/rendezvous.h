@@ -5,6 +5,7 @@
 // options, address and what the caller adds).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -37,7 +38,11 @@ struct Meeting {
   std::vector<std::string> addresses;
   std::vector<std::string> extras;
   std::vector<ProcessId> processes;
-  bool one_host = true;  // all members run on one host: no wire between any two
+  std::vector<int> host_of;  // by member; numbered as they first come up
+  // No wire between any two members.
+  [[nodiscard]] bool one_host() const {
+    return std::all_of(host_of.begin(), host_of.end(), [](int host) { return host == 0; });
+  }
 };
 
 // How a group of that meeting cuts its messages.

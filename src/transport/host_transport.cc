@@ -34,7 +34,7 @@ class HostTransport final : public Transport, private Inbound::Policy, private O
   Status listen(const ListenOptions& options) override;
   [[nodiscard]] std::string address() const override;
   [[nodiscard]] Result<ProcessId> parse_peer(std::string_view address) const override;
-  [[nodiscard]] bool is_local(std::string_view address) const override;
+  [[nodiscard]] std::string host_of(std::string_view address) const override;
   void admit(uint64_t group, const GroupToken& token) override { inbound_.admit(group, token); }
   void forget(uint64_t group) override { inbound_.forget(group); }
   void connect(std::string_view address, uint64_t group, const GroupToken& token,
@@ -171,11 +171,12 @@ Result<ProcessId> HostTransport::parse_peer(std::string_view address) const {
   return parsed.value().id;
 }
 
-bool HostTransport::is_local(std::string_view address) const {
-  const Result<PeerAddress> peer = parse_peer_address(address);
-  const bool known = !own_.boot.empty() && !own_.network.empty();
-  return peer.ok() && known && own_.boot == peer.value().boot &&
-         own_.network == peer.value().network;
+std::string HostTransport::host_of(std::string_view address) const {
+  const Result<PeerAddress> parsed = parse_peer_address(address);
+  if (!parsed.ok()) return std::string(address);
+  const PeerAddress& peer = parsed.value();
+  const bool known = !peer.boot.empty() && !peer.network.empty();
+  return known ? peer.boot + " " + peer.network : process_name(peer.id);
 }
 
 void HostTransport::connect(std::string_view address, uint64_t group, const GroupToken& token,

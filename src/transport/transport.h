@@ -61,10 +61,10 @@ class Transport {
   // The process id inside an address text; kProtocol if it is none.
   [[nodiscard]] virtual Result<ProcessId> parse_peer(std::string_view address) const = 0;
 
-  // Whether the process of an address runs on this host and in its network namespace, so that its
-  // messages take CPU time and no wire. What the members of a group find out so is the same on all
-  // of them.
-  [[nodiscard]] virtual bool is_local(std::string_view address) const = 0;
+  // What tells an address's host, and its network namespace there, from others: equal for two
+  // processes whose messages to each other take CPU time and no wire. An address that does not say
+  // is a host of its own. The same on whichever process asks.
+  [[nodiscard]] virtual std::string host_of(std::string_view address) const = 0;
 
   // From now on connections proving (group, token) are let in; until forget().
   virtual void admit(uint64_t group, const GroupToken& token) = 0;

@@ -63,6 +63,7 @@ ClusterOptions sim_options(uint64_t seed) {
   options.ranks_per_process = 1 + static_cast<int>(random.below(2));
   options.communicator.slice_bytes = 4096;
   options.communicator.window_bytes = 64 * 1024;
+  options.network.hosts = static_cast<int>(random.below(4));
   return options;
 }
 

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "plan/host_topology.h"
 #include "platform/system_clock.h"
 #include "support/memory_store.h"
 #include "transport/host_transport.h"
@@ -133,9 +134,17 @@ void Cluster::meet_by_stepping() {
     const CommunicatorOptions& options = options_.communicator;
     std::shared_ptr<const Topology> topology;
     if (!options.topology.empty()) topology = open_topology(options.topology).value();
+    std::vector<std::string> names;
+    for (int other = 0; other < options_.size; ++other) {
+      names.push_back(
+          process->node().transport().host_of(addresses[static_cast<size_t>(process_of(other))]));
+    }
+    std::vector<int> hosts = number_hosts(names);
+    topology = named_or_found(std::move(topology), hosts);
     auto member = std::make_shared<Member>(process, kGroup, rank, std::move(places),
                                            SliceLimits{options.slice_bytes, options.window_bytes},
                                            false, std::move(topology));
+    member->host_of = std::move(hosts);
     process->node().register_member(member);
     at(rank) = Communicator(std::make_shared<CommunicatorImpl>(process, member, options, false));
   }

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "codec/codec.h"
 #include "plan/collective_rules.h"
+#include "plan/plan_fit.h"
 #include "runtime/error_bound.h"
 #include "runtime/plan_needed.h"
 
@@ -91,8 +92,11 @@ std::vector<TuningOption> ranked(const PathContext& context, const CallArguments
       count * element_bytes(arguments.type), count * sizeof(float), codecs);
   std::erase_if(options, [&](const TuningOption& option) {
     const auto [codec, way] = option.way;
-    const bool is_sum = arguments.collective == Collective::kAllReduce;
-    if (!is_sum && (way == PlanKind::kOneShot || way == PlanKind::kRing)) return true;
+    if (arguments.collective != Collective::kAllReduce) {
+      // Measured with sums; what is said of others by that holds for plans with as many hops.
+      const bool alike = way != PlanKind::kOneShot && way != PlanKind::kRing;
+      if (!alike || (way != PlanKind::kAuto && !serves(way, arguments.collective))) return true;
+    }
     if (plan != PlanKind::kAuto) return way != plan;
     // A ring quantizes partial sums: more error than a call meant that left its plan open.
     return way == PlanKind::kRing && codec != "exact";

@@ -31,13 +31,18 @@ std::vector<TuningWay> probe_ways(size_t bytes, int size, const Topology* topolo
     }
   };
   const bool is_wired = topology != nullptr && !topology->all_adjacent;
-  const PlanKind main_plan = is_wired ? PlanKind::kAuto : PlanKind::kTwoStep;
+  // Without missing links a topology is there because hosts hold several ranks.
+  const bool shares_hosts = topology != nullptr && topology->ranks() > topology->host_count() &&
+                            topology->host_count() > 1;
+  const PlanKind over_hosts = shares_hosts ? PlanKind::kHierarchical : PlanKind::kTwoStep;
+  const PlanKind main_plan = is_wired ? PlanKind::kAuto : over_hosts;
   add(main_plan, true, false);
   add(main_plan, false, true);
   if (is_wired) return ways;
   const size_t one_shot_max = size == 2 ? kOneShotBytesMaxOfTwo : kOneShotBytesMax;
   if (bytes <= one_shot_max && size <= kOneShotRanksMax) add(PlanKind::kOneShot, true, true);
   if (size > 2) add(PlanKind::kRing, true, false);
+  if (shares_hosts) add(PlanKind::kTwoStep, true, false);
   return ways;
 }
 

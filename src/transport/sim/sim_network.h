@@ -47,6 +47,9 @@ struct SimOptions {
   // A cut of this length takes the links across it down (as TCP_USER_TIMEOUT would).
   int64_t cut_tolerance_ns = 120'000'000'000;
   size_t arena_capacity_bytes = size_t{1} << 30;
+  // Above 0: nodes take turns to say that they are on one of so many hosts. No link is faster by
+  // it.
+  int hosts = 0;
   // What a broken peer sends: every header goes through this before it arrives, its payload cut to
   // what the header then says, or with zeros behind; returns how often the message arrives. Null:
   // peers that work.

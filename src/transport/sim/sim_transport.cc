@@ -116,6 +116,15 @@ Result<ProcessId> SimTransport::parse_peer(std::string_view address) const {
   return state_->id_of(static_cast<int>(index));
 }
 
+std::string SimTransport::host_of(std::string_view address) const {
+  const Result<ProcessId> id = parse_peer(address);
+  if (!id.ok()) return std::string(address);
+  if (state_->options.hosts == 0) return std::string(address);
+  int node = 0;
+  while (state_->id_of(node) != id.value()) ++node;
+  return "host " + std::to_string(node % state_->options.hosts);
+}
+
 void SimTransport::admit(uint64_t group, const GroupToken& token) {
   admitted_.emplace_back(group, token);
 }

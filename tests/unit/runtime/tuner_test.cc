@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "plan/host_topology.h"
 #include "runtime/tuning/tuner.h"
 #include "runtime/tuning/tuning_probes.h"
 
@@ -206,6 +207,20 @@ TEST(TuningProbes, WaysOfTwoRanksAndOfMore) {
   EXPECT_EQ(probe_ways(1 << 20, 2, nullptr).size(), 8U);
   EXPECT_EQ(probe_ways(1 << 20, 4, nullptr).size(), 6U);
   EXPECT_EQ(probe_ways(4 << 20, 2, nullptr).size(), 4U);
+}
+
+// What hosts of several ranks send by two_step crosses the wire once per rank: measured to compare.
+TEST(TuningProbes, RanksThatShareHostsAddUpThereFirst) {
+  const auto topology = topology_of_hosts(std::vector<int>{0, 0, 1, 1});
+  const auto ways = probe_ways(4 << 20, 4, topology.get());
+  EXPECT_EQ(ways, (std::vector<TuningWay>{{"exact", PlanKind::kHierarchical},
+                                          {"int8/128", PlanKind::kHierarchical},
+                                          {"bf16", PlanKind::kHierarchical},
+                                          {"int4/128", PlanKind::kHierarchical},
+                                          {"exact", PlanKind::kRing},
+                                          {"int8/128", PlanKind::kRing},
+                                          {"exact", PlanKind::kTwoStep},
+                                          {"int8/128", PlanKind::kTwoStep}}));
 }
 
 TEST(TuningProbes, ShortTurnsAreManyAndOdd) {

@@ -62,22 +62,27 @@ TEST(HostTransport, ListensOnceAndTellsWhere) {
   }
 }
 
-TEST(HostTransport, KnowsWhoIsOnThisHost) {
+TEST(HostTransport, KnowsWhoIsOnOneHost) {
   const Endpoint a;
   const Endpoint b({}, false);
   PeerAddress address = parse_peer_address(b.transport->address()).value();
   if (address.boot.empty() || address.network.empty()) GTEST_SKIP() << "the host hides its ids";
-  EXPECT_TRUE(a.transport->is_local(a.transport->address()));
-  EXPECT_TRUE(a.transport->is_local(b.transport->address()));
-  EXPECT_TRUE(b.transport->is_local(a.transport->address()));
+  const std::string here = a.transport->host_of(a.transport->address());
+  EXPECT_EQ(a.transport->host_of(b.transport->address()), here);
+  EXPECT_EQ(b.transport->host_of(a.transport->address()), here);
+  EXPECT_EQ(b.transport->host_of(b.transport->address()), here);
   for (std::string* const field : {&address.boot, &address.network}) {
     const std::string before = std::exchange(*field, "another");
-    EXPECT_FALSE(a.transport->is_local(address.to_string())) << address.to_string();
+    EXPECT_NE(a.transport->host_of(address.to_string()), here) << address.to_string();
     *field = "";
-    EXPECT_FALSE(a.transport->is_local(address.to_string())) << address.to_string();
+    PeerAddress other = address;
+    other.id.low += 1;
+    EXPECT_NE(a.transport->host_of(address.to_string()), here) << address.to_string();
+    EXPECT_NE(a.transport->host_of(address.to_string()), a.transport->host_of(other.to_string()))
+        << "of two processes whose hosts nobody knows";
     *field = before;
   }
-  EXPECT_FALSE(a.transport->is_local("no address"));
+  EXPECT_NE(a.transport->host_of("no address"), here);
 }
 
 TEST(HostTransport, LinksOverIpv6) {
