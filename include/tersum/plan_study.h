@@ -1,8 +1,9 @@
 // What a collective would cost on machines that one need not have: every plan's predicted time on a
 // described topology, the bound that its links set, and what decides.
 //
-// Thread safety: pure functions. Invariant: nothing is measured; the costs of cores and codecs are
-// those of the machine in docs/performance.md unless the options say otherwise.
+// Thread safety: any thread. Invariant: nothing is measured, so that the same options give the same
+// numbers anywhere, unless the options ask for it; the costs of cores and codecs are those of the
+// machine in docs/performance.md otherwise.
 #pragma once
 
 #include <cstddef>
@@ -33,6 +34,9 @@ struct PlanStudyOptions {
   int cores = 1;
   // All hosts are namespaces of one machine and share its cores.
   bool one_machine = false;
+  // Every machine's cores code as fast as this one does now, which is timed: some milliseconds for
+  // a codec that this process has not timed yet. Formats of sums that agree on scales cannot be.
+  bool measure_codec = false;
 };
 
 struct PlanPrediction {
@@ -53,6 +57,7 @@ struct PlanStudy {
   int hosts = 0;
   double wire_bytes = 0;  // the whole array on its way, scales that are agreed on included
   double bound_s = 0;     // no plan can be quicker: the links alone
+  bool measured = false;  // the codec's rates are this machine's
   // The quickest first (of those within 0.5 % of it, one that needs the cores little and has few
   // dependent messages), then those that do not fit.
   std::vector<PlanPrediction> plans;

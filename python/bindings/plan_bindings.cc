@@ -22,12 +22,12 @@ namespace {
 // plan, misfit, time, wire, cpu, memory, chain (seconds), hops, dominant
 using Prediction =
     std::tuple<std::string, std::string, double, double, double, double, double, int, std::string>;
-// topology, ranks, hosts, wire bytes, bound (seconds), predictions
-using Study = std::tuple<std::string, int, int, double, double, std::vector<Prediction>>;
+// topology, ranks, hosts, wire bytes, bound (seconds), codec measured, predictions
+using Study = std::tuple<std::string, int, int, double, double, bool, std::vector<Prediction>>;
 
 Study study(const std::string& topology, const std::string& rate, double latency_us,
             const std::string& op, size_t bytes, const std::string& dtype, const std::string& codec,
-            int cores, bool one_machine) {
+            int cores, bool one_machine, bool measure_codec) {
   PlanStudyOptions options;
   options.topology = topology;
   options.rate = rate;
@@ -38,6 +38,7 @@ Study study(const std::string& topology, const std::string& rate, double latency
   options.codec = codec;
   options.cores = cores;
   options.one_machine = one_machine;
+  options.measure_codec = measure_codec;
   Result<PlanStudy> result = [&] {
     // A thousand ranks take seconds.
     const nb::gil_scoped_release release;
@@ -49,7 +50,8 @@ Study study(const std::string& topology, const std::string& rate, double latency
     plans.emplace_back(std::string(plan_kind_name(p.plan)), p.misfit, p.time_s, p.wire_s, p.cpu_s,
                        p.memory_s, p.chain_s, p.hops, p.dominant);
   }
-  return {made.topology, made.ranks, made.hosts, made.wire_bytes, made.bound_s, std::move(plans)};
+  return {made.topology, made.ranks,    made.hosts,      made.wire_bytes,
+          made.bound_s,  made.measured, std::move(plans)};
 }
 
 }  // namespace
@@ -57,8 +59,9 @@ Study study(const std::string& topology, const std::string& rate, double latency
 void bind_plans(nb::module_& module) {
   module.def("study_plans", &study, nb::arg("topology"), nb::arg("rate"), nb::arg("latency_us"),
              nb::arg("op"), nb::arg("bytes"), nb::arg("dtype"), nb::arg("codec"), nb::arg("cores"),
-             nb::arg("one_machine"),
-             "Topology, ranks, hosts, wire bytes, bound in seconds, and every plan's prediction.");
+             nb::arg("one_machine"), nb::arg("measure_codec"),
+             "Topology, ranks, hosts, wire bytes, bound in seconds, whether the codec was "
+             "measured, and every plan's prediction.");
 }
 
 }  // namespace tersum::python

@@ -50,12 +50,14 @@ def study_plans(
     codec: str,
     cores: int,
     one_machine: bool,
+    measure_codec: bool,
 ) -> tuple[
     str,
     int,
     int,
     float,
     float,
+    bool,
     list[tuple[str, str, float, float, float, float, float, int, str]],
 ]: ...
 def view_dlpack(capsule: object, writable: bool) -> tuple[npt.NDArray[Any], str]: ...

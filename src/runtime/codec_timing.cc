@@ -2,8 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
+#include <mutex>
+#include <random>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "base/median.h"
 #include "codec/codec.h"
 #include "codec/kmeans_codec.h"
 #include "platform/system_clock.h"
@@ -24,7 +30,95 @@ double seconds_of(const SystemClock& clock, size_t repeats, const Run& run) {
 // Makes the compiler believe that somebody reads what was written.
 void use(const void* memory) { asm volatile("" : : "r"(memory) : "memory"); }
 
+// One pass of each kernel, and what they work on.
+class KernelRun {
+ public:
+  explicit KernelRun(const Codec& codec)
+      : codec_(codec),
+        values_(kRateValues),
+        sum_(kRateValues),
+        wire_(codec.wire_bytes(kRateValues)),
+        other_(wire_.size()),
+        out_(codec.gathered(kRateRanks).wire_bytes(kRateValues)) {
+    std::minstd_rand random(1);
+    std::normal_distribution<float> normal;
+    for (float& value : values_) value = normal(random);
+    encode();
+    codec_.encode(values_.data(), kRateValues, other_.data());
+  }
+
+  void encode() { codec_.encode(values_.data(), kRateValues, wire_.data()); }
+  void decode() {
+    codec_.decode(wire_.data(), kRateValues, sum_.data());
+    use(sum_.data());
+  }
+  // As an owner does it: the sum of `peers` others and itself, encoded, and what that decodes to.
+  void combine(size_t peers) {
+    const std::byte* const wires[] = {wire_.data(), other_.data()};
+    CombineFinish finish;
+    finish.gathered_ranks = kRateRanks;
+    codec_.combine(std::span(wires).first(peers), values_.data(), peers, kRateValues, finish,
+                   out_.data(), sum_.data());
+    use(out_.data());
+  }
+
+ private:
+  static constexpr size_t kRateValues = 1 << 20;
+  static constexpr uint32_t kRateRanks = 2;
+
+  const Codec& codec_;
+  std::vector<float> values_;
+  std::vector<float> sum_;
+  std::vector<std::byte> wire_;
+  std::vector<std::byte> other_;
+  std::vector<std::byte> out_;
+
+ public:
+  static constexpr double kBytes = kRateValues * sizeof(float);
+};
+
+CodecRates time_kernels(const Codec& codec) {
+  constexpr size_t kRounds = 5;
+  KernelRun run(codec);
+  const SystemClock clock;
+  std::vector<double> encode, decode, combine, further;
+  for (size_t round = 0; round < kRounds; ++round) {
+    encode.push_back(seconds_of(clock, 1, [&] { run.encode(); }));
+    decode.push_back(seconds_of(clock, 1, [&] { run.decode(); }));
+    const double one_s = seconds_of(clock, 1, [&] { run.combine(1); });
+    const double two_s = seconds_of(clock, 1, [&] { run.combine(2); });
+    combine.push_back(one_s);
+    // Noise may make the second one free; reading it is not.
+    further.push_back(std::max(two_s - one_s, one_s / 16));
+  }
+  const auto rate = [](std::vector<double>& seconds) {
+    return KernelRun::kBytes / median(std::move(seconds));
+  };
+  CodecRates rates;
+  rates.encode = rate(encode);
+  rates.decode = rate(decode);
+  rates.combine = rate(combine);
+  rates.add = rate(further);
+  return rates;
+}
+
 }  // namespace
+
+Result<CodecRates> measured_codec_rates(std::string_view spec) {
+  static std::mutex mutex;
+  static auto* const known = new std::map<std::string, CodecRates, std::less<>>;
+  const Result<const Codec*> found = find_codec(spec, DataType::kFloat32, ReduceOp::kSum);
+  if (!found.ok()) return found.status();
+  if (found.value()->shared_sums() != nullptr) {
+    return invalid_argument("codec " + found.value()->spec().to_string() +
+                            " codes under scales that ranks agree on, so its kernels cannot be "
+                            "timed alone");
+  }
+  const std::string name = found.value()->spec().to_string();
+  const std::lock_guard lock(mutex);
+  if (const auto old = known->find(name); old != known->end()) return old->second;
+  return known->emplace(name, time_kernels(with_levels(found.value()))).first->second;
+}
 
 Result<CodecTiming> time_codec(std::string_view spec, std::span<const float> values,
                                size_t rounds) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "plan/cost_model.h"
 #include "tersum/status.h"
 
 namespace tersum {
@@ -21,5 +22,12 @@ struct CodecTiming {
 
 // kInvalidArgument: the spec, no values, no rounds.
 Result<CodecTiming> time_codec(std::string_view spec, std::span<const float> values, size_t rounds);
+
+// What the cost model asks of a codec, as this machine's core does it now: the median of a few
+// passes over 4 MiB of normal values, which is more than a core's own cache. Takes some
+// milliseconds when a codec is asked for first, and nothing from then on: it is done once per
+// process. What a call keeps from one to the next (+flatten's factors, +feedback) is not in it.
+// kInvalidArgument: the spec, and formats that need what ranks agree on before.
+Result<CodecRates> measured_codec_rates(std::string_view spec);
 
 }  // namespace tersum

@@ -10,6 +10,7 @@
 #include "codec/shared_sums.h"
 #include "plan/collective_rules.h"
 #include "plan/cost_model.h"
+#include "runtime/codec_timing.h"
 #include "runtime/plan_needed.h"
 
 namespace tersum {
@@ -108,6 +109,12 @@ Result<PlanStudy> study_plans(const PlanStudyOptions& options) {
   request.machine.one_machine = options.one_machine;
 
   PlanStudy study;
+  study.measured = options.measure_codec && codec.shared_sums() == nullptr;
+  if (study.measured) {
+    const Result<CodecRates> rates = measured_codec_rates(options.codec);
+    if (!rates.ok()) return rates.status();
+    request.codec = rates.value();
+  }
   study.topology = topology.value()->name;
   study.ranks = topology.value()->ranks();
   study.hosts = topology.value()->host_count();

@@ -229,6 +229,22 @@ def test_the_study_is_a_function_too() -> None:
         study_plans("ring8", op="sum", size=1)
 
 
+def test_the_codec_may_be_timed_here(capsys: Any) -> None:
+    call = ("--topology", "mesh4", "--bytes", "16M", "--rate", "1000gbit", "--codec", "nf4/64")
+    documented, measured = plan_json(capsys, *call), plan_json(capsys, *call, "--measure")
+    assert not documented["measured"]
+    assert measured["measured"]
+    cores = [
+        {plan["plan"]: plan["cpu_s"] for plan in facts["plans"]} for facts in (documented, measured)
+    ]
+    assert all(0 < cores[1][plan] != seconds for plan, seconds in cores[0].items())
+    # Timed once: the same numbers again.
+    assert plan_json(capsys, *call, "--measure") == measured
+    # What cannot be timed alone keeps the documented speed, and says so.
+    call = ("--topology", "pair", "--bytes", "1M", "--codec", "sum8/256")
+    assert plan_json(capsys, *call, "--measure") == plan_json(capsys, *call)
+
+
 @pytest.mark.parametrize(
     ("codec", "bits"),
     # Contributions and sums beside the scales that ranks agree on.

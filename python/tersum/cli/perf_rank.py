@@ -378,6 +378,7 @@ def _predict(
         rate=f"{rate}bit",
         cores=os.cpu_count() or 1,
         one_machine=True,
+        measure=True,
     )
     times = [plan.time_s * 1e6 for plan in study.fitting if plan.plan == choice.plan]
     return (times[0] if times else None), study.bound_s * 1e6

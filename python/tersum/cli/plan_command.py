@@ -19,7 +19,7 @@ def add_parser(commands: Any) -> None:
         help="predict the time of every plan on a topology",
         description=(
             "Predicts what a collective would take with every plan on a described topology. "
-            "Nothing is measured: docs/plans.md has the model."
+            "Nothing is measured but, if you say so, the codec: docs/plans.md has the model."
         ),
     )
     parser.add_argument(
@@ -38,6 +38,11 @@ def add_parser(commands: Any) -> None:
         "--one-machine",
         action="store_true",
         help="all hosts share the cores of one machine, as in tersum perf --topology",
+    )
+    parser.add_argument(
+        "--measure",
+        action="store_true",
+        help="with the codec's speed on this machine, not that of docs/performance.md",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     parser.set_defaults(run=run)
@@ -59,6 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         latency_us=arguments.latency_us,
         cores=arguments.cores,
         one_machine=arguments.one_machine,
+        measure=arguments.measure,
     )
     if arguments.json:
         print(json.dumps(study.as_json(), indent=2))
@@ -94,7 +100,8 @@ def _table(study: Study, codec: str) -> str:
     lines = [
         f"# {study.op} of {format_bytes(study.size)} on {study.topology}: {study.ranks} ranks, "
         f"{codec} sends {format_bytes(study.wire_bytes)}",
-        f"# bound by the links alone: {format_seconds(study.bound_s)}",
+        f"# bound by the links alone: {format_seconds(study.bound_s)}; the codec's speed is "
+        + ("this machine's" if study.measured else "that of docs/performance.md"),
         "",
         f"{'plan':<19}{'time':>10}{'x bound':>10}{'wire':>10}{'cores':>10}{'memory':>10}"
         f"{'chain':>10}{'hops':>6}  decides",

@@ -46,6 +46,7 @@ class Study:
     wire_bytes: float
     bound_s: float
     plans: tuple[Prediction, ...]
+    measured: bool = False  #: the codec's rates are this machine's, now
 
     @property
     def fitting(self) -> list[Prediction]:
@@ -115,10 +116,15 @@ def study_plans(
     latency_us: float = 20,
     cores: int = 1,
     one_machine: bool = False,
+    measure: bool = False,
 ) -> Study:
-    """``topology``: a name, or the text of a file. InvalidArgumentError names what is wrong."""
-    name, ranks, hosts, wire_bytes, bound_s, plans = _core.study_plans(
-        topology, rate, latency_us, op, size, dtype, codec, cores, one_machine
+    """``topology``: a name, or the text of a file. InvalidArgumentError names what is wrong.
+
+    ``measure`` times the codec on this machine first, some milliseconds once per process and codec;
+    formats of sums that agree on scales cannot be timed alone, and keep the documented rates.
+    """
+    name, ranks, hosts, wire_bytes, bound_s, measured, plans = _core.study_plans(
+        topology, rate, latency_us, op, size, dtype, codec, cores, one_machine, measure
     )
     return Study(
         op=op,
@@ -129,4 +135,5 @@ def study_plans(
         wire_bytes=wire_bytes,
         bound_s=bound_s,
         plans=tuple(Prediction(*plan) for plan in plans),
+        measured=measured,
     )

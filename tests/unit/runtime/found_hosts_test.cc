@@ -38,6 +38,7 @@ void expect_sums(Cluster& cluster, std::vector<Communicator>& groups, const Call
     sum += static_cast<float>(rank + 1);
   }
   std::vector<Work> works;
+  works.reserve(groups.size());
   for (size_t rank = 0; rank < groups.size(); ++rank) {
     works.push_back(groups[rank].start_all_reduce(data[rank].data(), data[rank].data(), kCount,
                                                   DataType::kFloat32, ReduceOp::kSum, options));
@@ -48,6 +49,7 @@ void expect_sums(Cluster& cluster, std::vector<Communicator>& groups, const Call
 
 std::vector<Communicator> all_of(Cluster& cluster) {
   std::vector<Communicator> groups;
+  groups.reserve(static_cast<size_t>(cluster.size()));
   for (int rank = 0; rank < cluster.size(); ++rank) groups.push_back(cluster.at(rank));
   return groups;
 }
