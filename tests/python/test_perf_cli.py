@@ -19,6 +19,7 @@ from tersum.cli import main, shaped_link
 from tersum.cli.byte_sizes import format_bytes, parse_bytes, size_range
 from tersum.cli.command_error import CommandError
 from tersum.cli.perf_bare import BareStream
+from tersum.cli.perf_options import OPS
 
 ENVIRONMENT = {
     **{k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "OMPI_", "PMI_"))},
@@ -173,7 +174,7 @@ def test_bounds_know_how_far_blocks_reach(tmp_path: Path) -> None:
     assert [row["wrong"] for row in rows_of(path)] == [0, 0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("op", ["all_reduce", "reduce_scatter", "all_gather", "broadcast"])
+@pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "uint8"])
 def test_every_collective_is_right(tmp_path: Path, op: str, dtype: str) -> None:
     path = tmp_path / "rows.json"
@@ -185,8 +186,26 @@ def test_every_collective_is_right(tmp_path: Path, op: str, dtype: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     rows = rows_of(path)
     assert len(rows) == len(codecs.split(",")) and all(row["wrong"] == 0 for row in rows)
-    lossless = op in ("all_gather", "broadcast") or dtype in ("int64", "uint8")
+    lossless = op not in ("all_reduce", "reduce_scatter") or dtype in ("int64", "uint8")
     assert (rows[0]["rel_error"] == 0) == lossless or rows[0]["rel_error"] < 1e-2
+
+
+@pytest.mark.parametrize("op", ["all_to_all", "gather", "scatter"])
+def test_moves_beside_gloo(tmp_path: Path, op: str) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    path = tmp_path / "rows.json"
+    done = perf(
+        *("--op", op, "--codec", "exact", "--transport", "tcp", "--compare", "gloo"),
+        *("--ranks", "3", "--json", str(path), *SMALL),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = rows_of(path)
+    assert [row["library"] for row in rows] == ["tersum", "gloo"] * 2
+    assert all(row["wrong"] == 0 for row in rows)
+    # Of 16 KiB, whole elements: a rank's own part of a gather, else the two parts of others.
+    part = 16384 // 4 // 3 * 4
+    sent = part if op == "gather" else 2 * part
+    assert [row["wire_bytes"] for row in rows[2:]] == [sent, sent]
 
 
 def test_a_rank_that_sends_nothing(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tersum.cli.byte_sizes import parse_bytes, size_range
 from tersum.cli.command_error import CommandError
 from tersum.cli.launch_place import Place, find_place
 from tersum.cli.perf_binding import BINDINGS, cpus_by_rank
-from tersum.cli.perf_contender import choose_libraries
+from tersum.cli.perf_contender import choose_libraries, without_gloo_behind
 from tersum.cli.perf_options import (
     BARE,
     LIBRARIES,
@@ -321,6 +321,7 @@ def run(arguments: argparse.Namespace) -> int:
         with (
             serve_counters(options, place.rank),
             _join(place, options) as group,
+            without_gloo_behind(),
             tempfile.TemporaryDirectory() as folder,
         ):
             contenders = make_contenders(group, options, _meet(place, folder), "")

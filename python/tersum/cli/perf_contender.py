@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,9 +62,6 @@ def _tersum_call(
 ) -> Callable[[Values, Values], Callable[[], object]]:
     error = allowed_error(codec, options)
 
-    def to(out: Values) -> dict[str, Any]:
-        return {"out": out, "max_rel_error": error}
-
     def prepare(x: Values, out: Values) -> Callable[[], object]:
         if options.op == "all_reduce" and options.in_place:
             np.copyto(out, x)
@@ -77,11 +76,25 @@ def _tersum_call(
             return lambda: group.reduce_scatter(
                 x, options.redop, codec, plan, out=out, max_rel_error=error, site="perf"
             )
-        if options.op == "all_gather":
-            return lambda: group.all_gather(x, codec, plan, **to(out))
-        return lambda: group.broadcast(x, 0, codec, plan, **to(out))
+        return _move(group, options.op, x, codec, plan, {"out": out, "max_rel_error": error})
 
     return prepare
+
+
+def _move(
+    group: Communicator, op: str, x: Values, codec: str, plan: str, to: dict[str, Any]
+) -> Callable[[], object]:
+    """A call that sums nothing; rank 0 is the root."""
+    if op == "all_gather":
+        return lambda: group.all_gather(x, codec, plan, **to)
+    if op == "broadcast":
+        return lambda: group.broadcast(x, 0, codec, plan, **to)
+    out = to["out"]
+    if op == "all_to_all":
+        return lambda: group.all_to_all(x, codec, plan, out=out)
+    if op == "gather":
+        return lambda: group.gather(x, 0, codec, plan, out=out)
+    return lambda: group.scatter(x, 0, codec, plan, out=out)
 
 
 def choose_libraries(
@@ -164,6 +177,18 @@ def _no_call(x: Values, out: Values) -> Callable[[], object]:
     raise NotImplementedError("calls of other processes are not made here")
 
 
+@contextlib.contextmanager
+def without_gloo_behind() -> Iterator[None]:
+    """Ends gloo's group with the context, if there is one. Its threads would otherwise meet the
+    interpreter's shutdown, which aborted one run of a dozen."""
+    try:
+        yield
+    finally:
+        dist: Any = sys.modules.get("torch.distributed")
+        if dist is not None and dist.is_available() and dist.is_initialized():
+            dist.destroy_process_group()
+
+
 def gloo_contender(group: Communicator, options: PerfOptions, meet: str) -> Contender:
     """torch.distributed's gloo over the same ranks, which meet in the new file ``meet``, or where
     torchrun's environment says if that is empty."""
@@ -197,6 +222,13 @@ def gloo_contender(group: Communicator, options: PerfOptions, meet: str) -> Cont
             return lambda: dist.all_gather_into_tensor(target, source)
         if options.op == "reduce_scatter":
             return lambda: dist.reduce_scatter_tensor(target, source, ops[options.redop])
+        if options.op == "all_to_all":
+            return lambda: dist.all_to_all_single(target, source)
+        parts = list((target if options.op == "gather" else source).chunk(group.size))
+        if options.op == "gather":
+            return lambda: dist.gather(source, parts if group.rank == 0 else None)
+        if options.op == "scatter":
+            return lambda: dist.scatter(target, parts if group.rank == 0 else None)
         target.copy_(source)
         return lambda: dist.broadcast(target, 0)
 
@@ -205,4 +237,8 @@ def gloo_contender(group: Communicator, options: PerfOptions, meet: str) -> Cont
 
 def optimal_wire_bytes(options: PerfOptions, array_bytes: int, ranks: int) -> int:
     """What a bandwidth-optimal exact plan sends per rank."""
-    return 0 if ranks == 1 else round(array_bytes * wire_share(options.op, ranks))
+    if ranks == 1:
+        return 0
+    if options.op == "gather":  # the share is what the root receives
+        return array_bytes // ranks
+    return round(array_bytes * wire_share(options.op, ranks))

@@ -5,7 +5,19 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, TypedDict, final
 
-OPS = ("all_reduce", "reduce_scatter", "all_gather", "broadcast")
+OPS = (
+    "all_reduce",
+    "reduce_scatter",
+    "all_gather",
+    "broadcast",
+    "all_to_all",
+    "gather",
+    "scatter",
+)
+#: Those that leave the same array on every rank.
+SAME_EVERYWHERE = ("all_reduce", "all_gather", "broadcast")
+#: Those of arrays that the ranks share out: a call counts one part.
+SHARED_OUT = ("reduce_scatter", "all_gather", "all_to_all", "gather", "scatter")
 REDOPS = ("sum", "avg", "max", "min")
 PLANS = (
     "auto",
@@ -74,8 +86,9 @@ class Row(TypedDict):
     ``predicted_us`` is what was expected before: on shaped links by the cost model of their
     topology, elsewhere, in a tuned group, by what tuning measured.
 
-    ``bytes`` is the whole array (the input of a reduce_scatter, the output of an all_gather) and
-    ``count`` its elements; ``wire_bytes`` the payload that the busiest rank sent per call.
+    ``bytes`` is the whole array (the input of a reduce_scatter or all_to_all, the output of an
+    all_gather, the root's array of a gather or scatter) and ``count`` its elements; ``wire_bytes``
+    the payload that the busiest rank sent per call.
     """
 
     library: str
@@ -117,10 +130,11 @@ class Skip(TypedDict):
 
 
 def wire_share(op: str, ranks: int) -> float:
-    """Bytes that each rank must send per byte of the array, in the bandwidth-optimal plan.
+    """Bytes that each rank must send (of a gather: that the root must receive) per byte of the
+    array, in the bandwidth-optimal plan.
 
-    The factor of bus bandwidth in nccl-tests, too: reduce-scatter and all-gather move every part
-    but the own one, all-reduce is both, a broadcast sends the array once.
+    The factor of bus bandwidth in nccl-tests, too: what shares an array out moves every part but
+    the own one, all-reduce does that twice, a broadcast sends the array once.
     """
     if ranks == 1:
         return 1.0

@@ -19,32 +19,24 @@ import numpy as np
 from tersum import _core
 from tersum._learned_state import PathChoice
 from tersum.cli import perf_data
+from tersum.cli.perf_case import Case, make_case
 from tersum.cli.perf_contender import Contender, allowed_error, optimal_wire_bytes
 from tersum.cli.perf_data import Oracle, Values
-from tersum.cli.perf_options import LinkRow, PerfOptions, Row, Skip, wire_share
+from tersum.cli.perf_options import (
+    SAME_EVERYWHERE,
+    SHARED_OUT,
+    LinkRow,
+    PerfOptions,
+    Row,
+    Skip,
+    wire_share,
+)
 from tersum.cli.plan_study import study_plans
 from tersum.cli.shaped_link import wire_seconds
 from tersum.codecs import codec_info
 from tersum.communicator import Communicator
 
 _TURNS_MAX = 5  # more where calls in place would overflow
-
-
-class Piece(NamedTuple):
-    """A part of the output that this rank checks: where it lies, and what it must be."""
-
-    begin: int
-    end: int
-    oracle: Oracle
-
-
-class Case(NamedTuple):
-    """One size: this rank's arrays and what the output must be."""
-
-    elements: int  # of the whole array
-    x: Values
-    out: Values
-    pieces: Sequence[Piece]
 
 
 class Samples(NamedTuple):
@@ -95,40 +87,6 @@ def measure(
 
 def _failure(contender: Contender) -> str:
     return contender.turns.failure if contender.turns is not None else ""
-
-
-def make_case(group: Communicator, options: PerfOptions, size: int) -> Case:
-    """The inputs of this rank for an array of about ``size`` bytes."""
-    op, ranks, rank = options.op, group.size, group.rank
-    itemsize = perf_data.element_type(options.dtype).itemsize
-    count = max(1, size // itemsize)
-    if op in ("reduce_scatter", "all_gather"):
-        count = max(1, count // ranks) * ranks
-    part = count // ranks
-
-    def values(elements: int, source: int) -> Values:
-        return perf_data.make_values(elements, options.dtype, options.seed, source)
-
-    def oracle(elements: int, sources: range) -> Oracle:
-        redop = options.redop if op in ("all_reduce", "reduce_scatter") else "sum"
-        return perf_data.make_oracle(elements, options.dtype, options.seed, sources, redop)
-
-    if op == "reduce_scatter":
-        # Part p of rank r comes from source r * ranks + p, so that each part has its own oracle.
-        x = np.concatenate([values(part, rank * ranks + p) for p in range(ranks)])
-        sources = range(rank, ranks * ranks, ranks)
-        return Case(count, x, np.empty(part, x.dtype), [Piece(0, part, oracle(part, sources))])
-    x = values(part if op == "all_gather" else count, rank)
-    out = np.empty(count, x.dtype)
-    if rank != 0:  # ranks hold the same bits, which is checked; one oracle will do
-        return Case(count, x, out, [])
-    if op == "all_gather":
-        pieces = [
-            Piece(r * part, (r + 1) * part, oracle(part, range(r, r + 1))) for r in range(ranks)
-        ]
-        return Case(count, x, out, pieces)
-    sources = range(ranks) if op == "all_reduce" else range(1)
-    return Case(count, x, out, [Piece(0, count, oracle(count, sources))])
 
 
 def warm_up(
@@ -210,7 +168,7 @@ def _check(
         return 0.0, 0
     case.out.view(np.uint8).fill(0xA5)  # what is not written must not pass for a result
     contender.prepare(case.x, case.out)()
-    wrong = _different(group, case.out) if options.op != "reduce_scatter" else 0
+    wrong = _different(group, case.out) if options.op in SAME_EVERYWHERE else 0
     error = 0.0
     for piece in case.pieces:
         result = case.out[piece.begin : piece.end]
@@ -238,10 +196,9 @@ def _choice(
     group: Communicator, contender: Contender, elements: int, options: PerfOptions
 ) -> PathChoice:
     """What the contender's calls take where they leave something open."""
-    per_rank = options.op in ("reduce_scatter", "all_gather")
     return group.choose(
         options.op,
-        elements // group.size if per_rank else elements,
+        elements // group.size if options.op in SHARED_OUT else elements,
         options.dtype,
         options.redop,
         contender.codec,
@@ -349,7 +306,9 @@ def make_row(
         row["wire_bound_us"] = bound_us
         row["wire_ratio"] = time_us / bound_us if bound_us > 0 else 0.0
     elif options.link_bits_per_s > 0:
-        bound_us = wire_seconds(wire_bytes, options.link_bits_per_s) * 1e6
+        # Of a gather it is the root's link that fills, by what all others send.
+        busiest = wire_bytes * (ranks - 1) if options.op == "gather" else wire_bytes
+        bound_us = wire_seconds(busiest, options.link_bits_per_s) * 1e6
         row["link_bits_per_s"] = options.link_bits_per_s
         row["wire_bound_us"] = bound_us
         row["wire_ratio"] = time_us / bound_us if bound_us > 0 else 0.0
@@ -372,7 +331,7 @@ def _predict(
     study = study_plans(
         wires,
         op=options.op,
-        size=row["bytes"],
+        size=row["bytes"] * (ranks if options.op == "all_to_all" else 1),
         codec="exact" if options.redop in ("max", "min") else choice.codec,
         dtype=options.dtype,
         rate=f"{rate}bit",
