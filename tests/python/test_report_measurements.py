@@ -89,7 +89,7 @@ def test_a_sweep_takes_about_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     sweeps = [one for one in measurements() if one.name.startswith("sweep-")]
     assert len(sweeps) == len(SWEEPS)
     for one in sweeps:
-        assert 20 < sum(predicted_seconds(part) for part in one.parts) < 75, one.name
+        assert 20 < sum(predicted_seconds(part) for part in one.parts) < 90, one.name
 
 
 @pytest.mark.parametrize("name", ["tcp-2", "shm-8"])
