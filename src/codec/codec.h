@@ -108,6 +108,8 @@ class Codec {
   [[nodiscard]] virtual uint32_t block() const = 0;
   // True when decode(encode(x)) == x for every x.
   [[nodiscard]] virtual bool lossless() const = 0;
+  // True when a slice's wire is the bytes of its values, as they lie in memory.
+  [[nodiscard]] virtual bool wire_is_values() const { return false; }
   // Bytes of a slice of `count` values. Additive over slices cut at multiples of block(), but for
   // what some formats have once a slice.
   [[nodiscard]] virtual size_t wire_bytes(size_t count) const = 0;

@@ -11,6 +11,7 @@ class ExactCodec final : public DenseCodec {
       : DenseCodec(CodecSpec{"exact", 0, {}}, DenseFormat{type, DenseWire::kExact}) {}
 
   [[nodiscard]] bool lossless() const override { return true; }
+  [[nodiscard]] bool wire_is_values() const override { return true; }
   [[nodiscard]] double block_error_bound(double) const override { return 0; }
 };
 

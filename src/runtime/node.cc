@@ -99,6 +99,7 @@ bool Node::advance_operations() {
     const size_t count = member.active.size();
     for (size_t i = 0; i < count; ++i) {
       moved |= member.active[(i + turn_) % count]->advance(*this, now_ns_);
+      settle_lent();
     }
     if (!member.doom.ok()) {
       for (size_t i = 0; i < member.active.size(); ++i) member.active[i]->fail(*this, member.doom);
@@ -153,22 +154,39 @@ void Node::flush_links() {
   }
 }
 
-void Node::send(Member& member, const MessageHeader& header, const SlotRef& payload) {
+void Node::settle_lent() {
+  if (!any_lent_) return;
+  any_lent_ = false;
+  // By index, as in flush_links().
+  for (size_t i = 0; i < links_.size(); ++i) {
+    if (!std::exchange(links_[i].lent, false)) continue;
+    links_[i].dirty = false;
+    links_[i].link->settle();
+  }
+}
+
+void Node::drop_landings() {
+  if (!std::exchange(any_landing_, false)) return;
+  for (const LinkState& state : links_) state.link->drop_landings();
+}
+
+void Node::send(Member& member, const MessageHeader& header, const SlotRef& payload,
+                const std::byte* lent) {
   if (trace_ != nullptr && header.kind == MessageKind::kData) {
     trace_->record_message(TraceKind::kQueued, header);
   }
   const int hop = member.routes.next_to(header.to_rank);
   if (hop == header.to_rank) {
-    hand_over(member, hop, header, payload);
+    hand_over(member, hop, header, payload, lent);
     return;
   }
   MessageHeader relayed = header;
   relayed.via = static_cast<uint16_t>(hop + 1);
-  hand_over(member, hop, relayed, payload);
+  hand_over(member, hop, relayed, payload, lent);
 }
 
 void Node::hand_over(Member& member, int neighbour, const MessageHeader& header,
-                     const SlotRef& payload) {
+                     const SlotRef& payload, const std::byte* lent) {
   const RankPlace& place = member.places[static_cast<size_t>(neighbour)];
   if (place.local) {
     InMessage message;
@@ -178,12 +196,15 @@ void Node::hand_over(Member& member, int neighbour, const MessageHeader& header,
     local_messages_.push_back(std::move(message));
     return;
   }
-  if (place.link == nullptr) return;
-  if (LinkState* state = find_link(place.link)) {
-    state->dirty = true;
-    any_dirty_ = true;
+  LinkState* const state = find_link(place.link);
+  if (state == nullptr) return;
+  state->dirty = any_dirty_ = true;
+  if (lent == nullptr) {
+    place.link->send(header, payload);
+  } else {
+    state->lent = any_lent_ = true;
+    place.link->send_lent(header, payload, lent);
   }
-  place.link->send(header, payload);
 }
 
 // In batches: what a delivery sends is delivered in the next round, so that two ranks of one

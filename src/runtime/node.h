@@ -80,7 +80,19 @@ class Node final : public TransportSink {
 
   // For operations.
   Result<SlotRef> reserve(size_t bytes) { return transport_->arena().reserve(bytes); }
-  void send(Member& member, const MessageHeader& header, const SlotRef& payload);
+  // `lent` not null: the payload's bytes are still there, and stay there until settle_lent(); only
+  // where that rank borrows.
+  void send(Member& member, const MessageHeader& header, const SlotRef& payload,
+            const std::byte* lent = nullptr);
+  [[nodiscard]] static bool borrows(const Member& member, int rank) {
+    const Link* const link = member.places[static_cast<size_t>(rank)].link;
+    return link != nullptr && link->borrows();
+  }
+  // From here on nothing that was sent lies in memory that is not the process's arena. Whoever has
+  // lent something calls it before anything else can happen.
+  void settle_lent();
+  // From here on nothing that arrives is put into callers' arrays, but by operations.
+  void drop_landings();
   [[nodiscard]] size_t link_backlog_bytes(const Member& member, int rank) const;
   // Whether the links of the group, of which it has some, all take much at once rather than soon.
   [[nodiscard]] static bool gathers(const Member& member);
@@ -103,6 +115,7 @@ class Node final : public TransportSink {
 
   // TransportSink.
   void on_message(Link& link, InMessage message) override;
+  std::byte* landing(Link& link, const MessageHeader& header) override;
   void on_link_down(Link& link, const Status& reason) override;
   void on_link_up(Link& link) override;
   void on_connect_failed(ProcessId peer, const Status& reason) override;
@@ -116,6 +129,7 @@ class Node final : public TransportSink {
     size_t parked_bytes = 0;
     uint32_t members = 0;  // members that use it
     bool dirty = false;    // something was queued since the last flush
+    bool lent = false;     // of that, something that is to be settled
   };
   struct Submission {
     std::shared_ptr<Operation> operation;
@@ -133,7 +147,7 @@ class Node final : public TransportSink {
   void relay(Member& member, const InMessage& message);
   void count_transit(Member& member, uint64_t call);
   void hand_over(Member& member, int neighbour, const MessageHeader& header,
-                 const SlotRef& payload);
+                 const SlotRef& payload, const std::byte* lent);
   void route_to_member(Member& member, InMessage message, LinkState* from);
   void on_idle_cancel(Member& member, const InMessage& message);
   void on_goodbye(const MessageHeader& header);
@@ -164,6 +178,8 @@ class Node final : public TransportSink {
   uint64_t ended_ = 0;
   size_t turn_ = 0;  // rounds of operations so far
   bool any_dirty_ = false;
+  bool any_lent_ = false;
+  bool any_landing_ = false;  // since the last time that all were dropped
 };
 
 }  // namespace tersum

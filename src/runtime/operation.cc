@@ -246,6 +246,25 @@ void Operation::on_data(Node& node, InMessage message) {
   run->inbox(index, got.slice) = std::move(message);
 }
 
+// What on_data() would take, of a slice that is stored as it comes.
+std::byte* Operation::landing(const MessageHeader& got) const {
+  const bool is_large = got.payload_bytes >= kInPlaceBytesMin;
+  if (resting_ || !is_large || got.phase != FlowPhase::kGather) return nullptr;
+  const CompiledPlan& plan = *call_.plan;
+  if (!peers_[got.from_rank].ready || !plan.codec->wire_is_values()) return nullptr;
+  const int flow = find_flow(plan.in_lookup, got.chunk, got.phase, got.from_rank);
+  if (flow < 0) return nullptr;
+  const auto index = static_cast<uint32_t>(flow);
+  const ChunkRole& role = plan.roles[plan.in_flows[index].role];
+  const InState& state = call_.in[index];
+  const bool is_next = got.slice >= state.consumed && got.slice - state.consumed < plan.window &&
+                       got.slice < role.slices;
+  const bool stores = role.store.count == 1 && role.store.first == index;
+  if (!is_next || !stores || role.forwards.count > 0) return nullptr;
+  const size_t bytes = plan.codec->wire_bytes(plan.slice_count(role, got.slice));
+  return got.payload_bytes == bytes ? call_.output_slice(role, got.slice) : nullptr;
+}
+
 void Operation::on_credit(Node& node, const MessageHeader& got) {
   PlanRun* const run = find_run(got.phase);
   const FlowPhase phase = plan_phase(got.phase);
@@ -384,6 +403,9 @@ void Operation::notify_others(Node& node, const Status& status) {
 }
 
 void Operation::finish(Node& node, Status status) {
+  // The caller's arrays may go as soon as the end is known.
+  node.settle_lent();
+  node.drop_landings();
   call_.release();
   agreement_.release();
   early_.clear();

@@ -48,6 +48,10 @@ struct LevelsSite;
 class Member;
 class Node;
 
+// Payloads from here on are sent from the caller's arrays and received into them where their bytes
+// are the values: copying less costs next to nothing, and what is lent may cost a system call.
+inline constexpr size_t kInPlaceBytesMin = 4096;
+
 // What a caller asks for; plain values and borrowed pointers.
 struct CallRequest {
   Collective collective = Collective::kBarrier;
@@ -98,6 +102,9 @@ class Operation final : public WorkImpl {
   // --- progress role ---
   void begin(Node& node);
   void on_message(Node& node, InMessage message);
+  // Where a payload may be put that is about to arrive: in the caller's output, if it belongs there
+  // as it is; else null.
+  [[nodiscard]] std::byte* landing(const MessageHeader& header) const;
   // Does what is possible now, a bounded amount; true if anything moved.
   bool advance(Node& node, int64_t now_ns);
   // Ends the call here and, by a notice, on the other ranks. No effect after the end.
@@ -178,8 +185,12 @@ class Operation final : public WorkImpl {
                               uint32_t slice, size_t bytes) const;
   [[nodiscard]] bool backlogged(const Node& node, const PlanRun& run, const FlowRange& range) const;
   [[nodiscard]] bool streams(const PlanRun& run, const FlowRange& range, size_t bytes) const;
+  [[nodiscard]] const std::byte* payload_in_place(const PlanRun& run, const ChunkRole& role,
+                                                  const FlowRange& outs, uint32_t slice,
+                                                  size_t bytes) const;
+  // `lent`: where the payload is instead of the slot; null: in it.
   void send_slice(Node& node, PlanRun& run, const FlowRange& range, uint32_t slice,
-                  const SlotRef& slot, size_t bytes);
+                  const SlotRef& slot, size_t bytes, const std::byte* lent = nullptr);
   void consume(Node& node, PlanRun& run, uint32_t in_flow, uint32_t slice);
   void combine(const PlanRun& run, const std::byte* own, size_t own_index, size_t count,
                const CombineFinish& finish, std::byte* wire_out, std::byte* values_out,

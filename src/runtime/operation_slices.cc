@@ -75,7 +75,7 @@ bool Operation::streams(const PlanRun& run, const FlowRange& range, size_t bytes
 }
 
 void Operation::send_slice(Node& node, PlanRun& run, const FlowRange& range, uint32_t slice,
-                           const SlotRef& slot, size_t bytes) {
+                           const SlotRef& slot, size_t bytes, const std::byte* lent) {
   for (uint32_t i = 0; i < range.count; ++i) {
     const uint32_t index = range.first + i;
     const OutFlow& flow = run.plan->out_flows[index];
@@ -89,7 +89,7 @@ void Operation::send_slice(Node& node, PlanRun& run, const FlowRange& range, uin
     data.chunk = run.plan->roles[flow.role].chunk;
     data.slice = slice;
     data.payload_bytes = static_cast<uint32_t>(bytes);
-    node.send(*member_, data, slot);
+    node.send(*member_, data, slot, lent);
     ++run.out[index].sent;
     bytes_sent_ += bytes;
     ++slices_sent_;
@@ -219,6 +219,22 @@ void Operation::combine(const PlanRun& run, const std::byte* own, size_t own_ind
   }
 }
 
+// Where a slice's payload lies in the caller's arrays, so that the carriers may read it there and
+// nothing needs to be written for them; null where it must be coded.
+const std::byte* Operation::payload_in_place(const PlanRun& run, const ChunkRole& role,
+                                             const FlowRange& outs, uint32_t slice,
+                                             size_t bytes) const {
+  if (!run.plan->codec->wire_is_values() || run.of_scales || bytes < kInPlaceBytesMin) return nullptr;
+  for (uint32_t i = 0; i < outs.count; ++i) {
+    if (!Node::borrows(*member_, run.plan->out_flows[outs.first + i].peer)) return nullptr;
+  }
+  if (role.adds.count == 0 && !role.finishes) {
+    return request_.added.is_any() ? nullptr : run.own_slice(role, slice);
+  }
+  // What is written past the caches would have to be fetched again.
+  return role.finishes && !run.past_cache() ? run.output_slice(role, slice) : nullptr;
+}
+
 // This rank's contribution to a slice, as the payload of a message to `outs`.
 void Operation::encode(const PlanRun& run, const ChunkRole& role, const FlowRange& outs,
                        uint32_t slice, std::span<std::byte> payload) {
@@ -277,20 +293,23 @@ bool Operation::produce_slice(Node& node, PlanRun& run, uint32_t role_index) {
     }
     slot = std::move(reserved).value();
   }
-  const auto payload = slot ? slot.bytes().first(bytes) : std::span<std::byte>();
+  const std::byte* const lent =
+      slot ? payload_in_place(run, role, outs, slice, bytes) : nullptr;
+  const auto payload =
+      slot && lent == nullptr ? slot.bytes().first(bytes) : std::span<std::byte>();
   measure_own(run, role, slice);
   const bool encodes = role.adds.count == 0 && !role.finishes;
   const int64_t begin_ns = trace_start(node.trace());
-  if (encodes) {
-    encode(run, role, outs, slice, payload);
-  } else {
+  if (!encodes) {
     add_up(run, role, outs, slice, payload);
+  } else if (lent == nullptr) {
+    encode(run, role, outs, slice, payload);
   }
   if (TraceRecorder* trace = node.trace()) {
     trace_slice(*trace, encodes ? TraceKind::kEncode : TraceKind::kCombine, begin_ns, run, role,
                 slice, bytes);
   }
-  send_slice(node, run, outs, slice, slot, bytes);
+  send_slice(node, run, outs, slice, slot, bytes, lent);
   for (uint32_t i = 0; i < role.adds.count; ++i) consume(node, run, role.adds.first + i, slice);
   ++state.produced;
   run.refresh_role(role_index);
@@ -391,7 +410,8 @@ bool Operation::store_slice(Node& node, PlanRun& run, uint32_t role_index) {
     send_slice(node, run, role.forwards, slice, slot, bytes);
   }
   const std::byte* const wire = message.payload.data();
-  if (std::byte* const out = run.output_slice(role, slice)) {
+  std::byte* const out = run.output_slice(role, slice);
+  if (out != nullptr && wire != out) {  // else it has landed there
     const int64_t begin_ns = trace_start(node.trace());
     if (run.past_cache()) {
       decode_past_cache(codec, wire, count, out, place_of(run, role, slice), decoded_);

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <span>
@@ -84,6 +85,10 @@ class LinkSink {
  public:
   virtual ~LinkSink() = default;
   virtual void on_message(Link& link, InMessage message) = 0;
+  // Of a message whose payload is still to come: where to put it, header.payload_bytes of room that
+  // keep from on_message() on what it got; null: nowhere in particular. A link need not ask. One
+  // that did gives the place up in drop_landings().
+  virtual std::byte* landing(Link& /*link*/, const MessageHeader& /*header*/) { return nullptr; }
   // The peer process is gone or broke the protocol; once, and nothing afterwards. Everything queued
   // has been dropped, every slot released.
   virtual void on_link_down(Link& link, const Status& reason) = 0;
@@ -113,6 +118,21 @@ class Link {
   // when 0); the bytes may not change until the slot's last reference has gone. After the link is
   // down it does nothing.
   virtual void send(const MessageHeader& header, const SlotRef& payload) = 0;
+
+  // Whether it takes lent payloads.
+  [[nodiscard]] virtual bool borrows() const { return false; }
+  // As send(), but the payload's bytes are those at `lent`, which the caller keeps as they are
+  // until settle(). Only where borrows().
+  virtual void send_lent(const MessageHeader& header, const SlotRef& payload,
+                         const std::byte* lent) {
+    std::memcpy(payload.bytes().data(), lent, header.payload_bytes);
+    send(header, payload);
+  }
+  // Pushes out what is queued, and copies what the peer did not take of lent bytes to their slots.
+  virtual void settle() {}
+
+  // From here on no payload is put where a landing() said, unless it has been delivered.
+  virtual void drop_landings() {}
 
   // Pushes out what is queued, as far as the peer takes it now.
   virtual void flush() = 0;

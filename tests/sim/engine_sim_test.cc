@@ -119,6 +119,29 @@ TEST_P(EngineSim, AKilledProcessEndsTheCallEverywhere) {
   }
 }
 
+// What is still on its way then goes nowhere near the callers' arrays.
+TEST_P(EngineSim, ArraysAreTheCallersOnceTheirCallHasEnded) {
+  Cluster cluster(sim_options(seed_));
+  RandomCall run{cluster, cluster.network().random(), {}, {}, 0};
+  run.start();
+  const auto step_all = [&] {
+    for (int p = 0; p <= cluster.process_of(cluster.size() - 1); ++p) {
+      cluster.process(p).node().step();
+    }
+    cluster.network().advance_to_next_event();
+  };
+  const uint64_t rounds = run.random.below(120);
+  for (uint64_t i = 0; i < rounds; ++i) step_all();
+  for (int rank = 0; rank < cluster.size(); ++rank) cluster.at(rank).abort("the test's");
+  for (const Status& status : cluster.finish(run.works)) {
+    EXPECT_TRUE(status.ok() || status.code() == StatusCode::kAborted) << status.to_string();
+  }
+  const auto marked = std::vector<float>(run.count, 12345.0F);
+  for (auto& values : run.data) values = marked;
+  for (int i = 0; i < 300; ++i) step_all();
+  for (const auto& values : run.data) ASSERT_EQ(values, marked) << "seed " << seed_;
+}
+
 TEST_P(EngineSim, AFrozenProcessIsNamedAtTheDeadline) {
   Cluster cluster(sim_options(seed_));
   RandomCall run{cluster, cluster.network().random(), {}, {}, 0};

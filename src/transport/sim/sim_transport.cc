@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <limits>
 
 #include "base/check.h"
@@ -23,6 +24,31 @@ void SimLink::send(const MessageHeader& header, const SlotRef& payload) {
   outbox_.push_back({header, header.payload_bytes > 0 ? payload : SlotRef()});
   backlog_bytes_ += kMessageHeaderBytes + header.payload_bytes;
   flush();
+}
+
+void SimLink::send_lent(const MessageHeader& header, const SlotRef& payload,
+                        const std::byte* lent) {
+  lent_.push_back({payload, lent, header.payload_bytes});
+  send(header, payload);
+}
+
+void SimLink::settle() {
+  for (const Lent& lent : lent_) std::memcpy(lent.slot.bytes().data(), lent.bytes, lent.count);
+  lent_.clear();
+}
+
+void SimLink::drop_landings() {
+  if (!inbox_.empty()) inbox_.front().landing = nullptr;
+}
+
+// A payload is half there until the next poll().
+void SimLink::begin_landing() {
+  if (down_ || inbox_.empty() || owner_->sink_ == nullptr) return;
+  Waiting& next = inbox_.front();
+  if (!next.slot || next.landing != nullptr) return;
+  next.landing = owner_->sink_->landing(*this, next.header);
+  if (next.landing == nullptr) return;
+  std::memcpy(next.landing, next.slot.bytes().data(), next.header.payload_bytes / 2);
 }
 
 void SimLink::flush() {
@@ -48,6 +74,7 @@ bool SimLink::poll() {
   const size_t most = 1 + owner_->state_->random.below(owner_->state_->options.messages_per_poll);
   size_t delivered = 0;
   while (delivered < most && !inbox_.empty() && !down_) {
+    begin_landing();
     Waiting next = std::move(inbox_.front());
     inbox_.pop_front();
     ++delivered;
@@ -55,10 +82,15 @@ bool SimLink::poll() {
     message.header = next.header;
     if (next.slot) {
       message.payload = next.slot.bytes().first(next.header.payload_bytes);
+      if (next.landing != nullptr) {
+        std::memcpy(next.landing, message.payload.data(), message.payload.size());
+        message.payload = {next.landing, message.payload.size()};
+      }
       message.hold = PayloadHold(std::move(next.slot));
     }
     if (owner_->sink_ != nullptr) owner_->sink_->on_message(*this, std::move(message));
   }
+  begin_landing();
   if (!down_ && ending_ && inbox_.empty()) {
     go_down(Status(StatusCode::kPeerLost, end_reason_));
     return true;

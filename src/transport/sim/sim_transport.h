@@ -20,6 +20,12 @@ class SimLink final : public Link {
   [[nodiscard]] ProcessId peer() const override { return peer_; }
   [[nodiscard]] std::string_view transport() const override { return "sim"; }
   void send(const MessageHeader& header, const SlotRef& payload) override;
+  // Lent bytes are read as late as they may be, at settle().
+  [[nodiscard]] bool borrows() const override { return true; }
+  void send_lent(const MessageHeader& header, const SlotRef& payload,
+                 const std::byte* lent) override;
+  void settle() override;
+  void drop_landings() override;
   void flush() override;
   bool poll() override;
   [[nodiscard]] size_t backlog_bytes() const override { return backlog_bytes_; }
@@ -33,7 +39,9 @@ class SimLink final : public Link {
   struct Waiting {
     MessageHeader header;
     SlotRef slot;
+    std::byte* landing = nullptr;  // of the inbox's first: where a part of it is already
   };
+  void begin_landing();
   void go_down(const Status& reason);
 
   SimTransport* owner_;
@@ -44,6 +52,13 @@ class SimLink final : public Link {
   bool down_ = false;
   bool ending_ = false;  // goes down once the inbox is empty
   std::string end_reason_;
+  struct Lent {
+    SlotRef slot;
+    const std::byte* bytes;
+    size_t count;
+  };
+
+  std::vector<Lent> lent_;
   std::deque<Waiting> outbox_;  // waits for the window
   std::deque<Waiting> inbox_;   // arrived, not delivered
   size_t backlog_bytes_ = 0;

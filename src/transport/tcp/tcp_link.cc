@@ -46,11 +46,16 @@ TcpStream& TcpLink::least_loaded() {
 }
 
 void TcpLink::send(const MessageHeader& header, const SlotRef& payload) {
+  send_lent(header, payload, nullptr);
+}
+
+void TcpLink::send_lent(const MessageHeader& header, const SlotRef& payload,
+                        const std::byte* lent) {
   if (down_) return;
   TERSUM_CHECK(header.payload_bytes <= kPayloadBytesMax);
   TERSUM_CHECK(header.payload_bytes == 0 || header.payload_bytes <= payload.bytes().size());
   TcpStream& stream = header.kind == MessageKind::kData ? least_loaded() : *streams_.front();
-  stream.enqueue(header, payload);
+  stream.enqueue(header, payload, lent);
   const size_t enough = loopback_ ? kLoopbackFlushBytes : kFlushBytes;
   if (stream.unflushed_bytes() >= enough) stream.flush();
 }
@@ -59,6 +64,14 @@ bool TcpLink::flush_streams() {
   bool moved = false;
   for (const auto& stream : streams_) moved |= stream->flush();
   return moved;
+}
+
+void TcpLink::settle() {
+  for (const auto& stream : streams_) stream->settle();
+}
+
+void TcpLink::drop_landings() {
+  for (const auto& stream : streams_) stream->drop_landing();
 }
 
 void TcpLink::flush() {
@@ -89,6 +102,10 @@ bool TcpLink::on_stream_message(InMessage message) {
   }
   if (*context_.sink != nullptr) (*context_.sink)->on_message(*this, std::move(message));
   return !down_;
+}
+
+std::byte* TcpLink::stream_landing(const MessageHeader& header) {
+  return *context_.sink == nullptr ? nullptr : (*context_.sink)->landing(*this, header);
 }
 
 void TcpLink::check_ends() {

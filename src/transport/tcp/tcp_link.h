@@ -21,6 +21,11 @@ class TcpLink final : public HostLink, private StreamSink {
   [[nodiscard]] std::string_view transport() const override { return "tcp"; }
   [[nodiscard]] bool gathers() const override { return loopback_; }
   void send(const MessageHeader& header, const SlotRef& payload) override;
+  [[nodiscard]] bool borrows() const override { return true; }
+  void send_lent(const MessageHeader& header, const SlotRef& payload,
+                 const std::byte* lent) override;
+  void settle() override;
+  void drop_landings() override;
   void flush() override;
   bool poll() override;
   [[nodiscard]] size_t backlog_bytes() const override;
@@ -38,6 +43,7 @@ class TcpLink final : public HostLink, private StreamSink {
 
  private:
   bool on_stream_message(InMessage message) override;
+  std::byte* stream_landing(const MessageHeader& header) override;
   TcpStream& least_loaded();
   bool flush_streams();
   void check_ends();

@@ -34,11 +34,14 @@ TcpStream::TcpStream(UniqueFd fd, Poller* poller, Arena* arena, CarrierWatch* wa
   if (Status added = poller_->add(fd_.get(), &flags_); !added.ok()) end(std::move(added));
 }
 
-void TcpStream::enqueue(const MessageHeader& header, const SlotRef& payload) {
+void TcpStream::enqueue(const MessageHeader& header, const SlotRef& payload,
+                        const std::byte* lent) {
   if (!open() || write_failed_) return;
   Outgoing& out = queue_.push();
   encode_header(header, out.header);
   out.payload = header.payload_bytes > 0 ? payload : SlotRef();
+  out.lent = lent;
+  lent_ += lent != nullptr ? 1 : 0;
   out.payload_bytes = header.payload_bytes;
   out.sent = 0;
   backlog_bytes_ += kMessageHeaderBytes + header.payload_bytes;
@@ -60,8 +63,10 @@ ssize_t TcpStream::send_some() {
     }
     const size_t payload_skip = skip - kMessageHeaderBytes;
     if (out.payload_bytes > payload_skip) {
-      parts[count++] = {out.payload.bytes().data() + payload_skip,
-                        out.payload_bytes - payload_skip};
+      // An iovec serves reading and writing; nothing is written here.
+      std::byte* const bytes_at =
+          out.lent != nullptr ? const_cast<std::byte*>(out.lent) : out.payload.bytes().data();
+      parts[count++] = {bytes_at + payload_skip, out.payload_bytes - payload_skip};
       bytes += out.payload_bytes - payload_skip;
     }
   }
@@ -87,6 +92,7 @@ void TcpStream::retire_sent(size_t bytes) {
     bytes -= step;
     if (step < rest) return;
     if (watch_ != nullptr) watch_->on_taken(*decode_header(out.header));
+    lent_ -= out.lent != nullptr ? 1 : 0;
     queue_.pop();
   }
 }
@@ -110,8 +116,21 @@ bool TcpStream::flush() {
   return moved;
 }
 
+void TcpStream::settle() {
+  flush();
+  for (size_t i = queue_.size(); lent_ > 0 && i-- > 0;) {
+    Outgoing& out = queue_.at(i);
+    if (out.lent == nullptr) continue;
+    const size_t sent = out.sent > kMessageHeaderBytes ? out.sent - kMessageHeaderBytes : 0;
+    std::memcpy(out.payload.bytes().data() + sent, out.lent + sent, out.payload_bytes - sent);
+    out.lent = nullptr;
+    --lent_;
+  }
+}
+
 void TcpStream::drop_queue() {
   queue_.clear();
+  lent_ = 0;
   backlog_bytes_ = 0;
   unflushed_bytes_ = 0;
 }
@@ -121,7 +140,7 @@ ssize_t TcpStream::read_some() {
   size_t count = 0;
   size_t wanted = 0;
   if (in_payload_) {
-    parts[count++] = {slot_.bytes().data() + filled_, header_.payload_bytes - filled_};
+    parts[count++] = {arriving() + filled_, header_.payload_bytes - filled_};
     const bool large = header_.payload_bytes >= kLargePayloadBytes;
     parts[count++] = {staging_.data(), large ? kMessageHeaderBytes : staging_.size()};
     wanted = header_.payload_bytes - filled_ + parts[1].iov_len;
@@ -178,11 +197,11 @@ size_t TcpStream::receive(StreamSink& sink, size_t budget_bytes) {
 
 bool TcpStream::parse_staged(StreamSink& sink) {
   while (!in_payload_ && staged_end_ - staged_begin_ >= kMessageHeaderBytes) {
-    if (!begin_message()) return false;
+    if (!begin_message(sink)) return false;
     const size_t staged = staged_end_ - staged_begin_;
     const size_t step = std::min<size_t>(staged, header_.payload_bytes);
     if (step > 0) {
-      std::memcpy(slot_.bytes().data(), staging_.data() + staged_begin_, step);
+      std::memcpy(arriving(), staging_.data() + staged_begin_, step);
       staged_begin_ += step;
       filled_ = step;
     }
@@ -192,7 +211,7 @@ bool TcpStream::parse_staged(StreamSink& sink) {
   return true;
 }
 
-bool TcpStream::begin_message() {
+bool TcpStream::begin_message(StreamSink& sink) {
   const std::span<const std::byte, kMessageHeaderBytes> bytes(staging_.data() + staged_begin_,
                                                               kMessageHeaderBytes);
   const std::optional<MessageHeader> header = decode_header(bytes);
@@ -211,7 +230,14 @@ bool TcpStream::begin_message() {
     return false;
   }
   slot_ = std::move(slot).value();
+  landing_ = sink.stream_landing(header_);
   return true;
+}
+
+void TcpStream::drop_landing() {
+  if (landing_ == nullptr) return;
+  std::memcpy(slot_.bytes().data(), landing_, filled_);
+  landing_ = nullptr;
 }
 
 bool TcpStream::deliver(StreamSink& sink) {
@@ -219,7 +245,8 @@ bool TcpStream::deliver(StreamSink& sink) {
   InMessage message;
   message.header = header_;
   if (header_.payload_bytes > 0) {
-    message.payload = slot_.bytes().first(header_.payload_bytes);
+    message.payload = {arriving(), header_.payload_bytes};
+    landing_ = nullptr;
     message.hold = PayloadHold(std::exchange(slot_, SlotRef()));
   }
   return sink.on_stream_message(std::move(message)) && open();
@@ -230,11 +257,13 @@ void TcpStream::end(Status why) {
   // The first cause explains the later ones; a broken protocol explains them all.
   if (failure_.ok() || why.code() == StatusCode::kProtocol) failure_ = std::move(why);
   slot_ = SlotRef();
+  landing_ = nullptr;
   drop_queue();
 }
 
 void TcpStream::start_linger() {
   slot_ = SlotRef();
+  landing_ = nullptr;
   drop_queue();
   if (!open()) return;
   shutdown(fd_.get(), SHUT_WR);
@@ -257,6 +286,7 @@ void TcpStream::close() {
   fd_.reset();
   flags_ = {};
   slot_ = SlotRef();
+  landing_ = nullptr;
   staging_ = {};
   drop_queue();
 }

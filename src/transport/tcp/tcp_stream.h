@@ -1,8 +1,9 @@
 // TcpStream: one connection of a link: messages as header and payload, back to back.
 //
 // Thread safety: none (progress role).
-// Invariants: never blocks. Payloads go from the sender's slot to the kernel and from the kernel
-// into the receiver's slot, but for those that fit into the staging buffer behind a header. No
+// Invariants: never blocks. Payloads go from the sender's slot, or from where they are lent, to the
+// kernel and from the kernel into the receiver's slot, but for those that fit into the staging
+// buffer behind a header. After settle() nothing queued lies outside slots. No
 // allocation once the queue has been as deep as it gets.
 #pragma once
 
@@ -24,6 +25,8 @@ class StreamSink {
  public:
   virtual ~StreamSink() = default;
   virtual bool on_stream_message(InMessage message) = 0;
+  // As LinkSink::landing().
+  virtual std::byte* stream_landing(const MessageHeader& header) = 0;
 };
 
 class TcpStream {
@@ -33,11 +36,17 @@ class TcpStream {
   TcpStream(UniqueFd fd, Poller* poller, Arena* arena, CarrierWatch* watch);
   ~TcpStream() { close(); }
 
-  void enqueue(const MessageHeader& header, const SlotRef& payload);
+  // `lent` not null: the payload's bytes lie there until settle(), and not in the slot.
+  void enqueue(const MessageHeader& header, const SlotRef& payload, const std::byte* lent = nullptr);
+  // Flushes, then copies the rest of what was lent to the slots.
+  void settle();
   // True if bytes moved.
   bool flush();
   // Reads at most about `budget_bytes`; the bytes read.
   size_t receive(StreamSink& sink, size_t budget_bytes);
+
+  // The payload that is arriving goes on in its slot.
+  void drop_landing();
 
   // Sends no more and throws away what comes, until the peer has closed, too: closing a socket with
   // unread input would destroy output that is still on its way.
@@ -59,6 +68,7 @@ class TcpStream {
   struct Outgoing {
     std::array<std::byte, kMessageHeaderBytes> header{};
     SlotRef payload;
+    const std::byte* lent = nullptr;  // where the payload is instead, for now
     uint32_t payload_bytes = 0;
     uint32_t sent = 0;  // of header and payload together
   };
@@ -68,7 +78,10 @@ class TcpStream {
   void drop_queue();
   ssize_t read_some();
   bool parse_staged(StreamSink& sink);
-  bool begin_message();
+  bool begin_message(StreamSink& sink);
+  [[nodiscard]] std::byte* arriving() const {
+    return landing_ != nullptr ? landing_ : slot_.bytes().data();
+  }
   bool deliver(StreamSink& sink);
   void end(Status why);
 
@@ -82,6 +95,7 @@ class TcpStream {
   Status failure_;
 
   GrowRing<Outgoing> queue_;
+  size_t lent_ = 0;  // messages of the queue
   size_t backlog_bytes_ = 0;
   size_t unflushed_bytes_ = 0;  // queued since the last flush
 
@@ -92,6 +106,7 @@ class TcpStream {
   bool in_payload_ = false;
   MessageHeader header_;
   SlotRef slot_;
+  std::byte* landing_ = nullptr;  // where the payload goes instead
   size_t filled_ = 0;
 };
 

@@ -1,4 +1,5 @@
 // Messages over real links: all arrive, once, with the right bytes, whatever carries them.
+#include <algorithm>
 #include <random>
 #include <span>
 
@@ -123,6 +124,43 @@ TEST_P(ExchangeTest, RandomMessagesBothWaysArriveOnceWithTheirBytes) {
   EXPECT_TRUE(poll_until({&a, &b}, [&] {
     return a.transport->arena().used_bytes() == 0 && b.transport->arena().used_bytes() == 0;
   }));
+}
+
+// More than the sockets take, so that rests must be copied, between messages that are not lent.
+TEST_P(ExchangeTest, LentBytesMayChangeOnceTheyAreSettled) {
+  const uint64_t seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  Endpoint a(listen_options());
+  Endpoint b(listen_options());
+  Link* link = link_up(a, b, GetParam().kind);
+  ASSERT_NE(link, nullptr);
+  std::vector<size_t> sizes;
+  std::vector<std::vector<std::byte>> lent;
+  while (sizes.size() < 400) {
+    lent.clear();
+    for (size_t burst = 1 + random() % 20; burst > 0; --burst) {
+      const auto slice = static_cast<uint32_t>(sizes.size());
+      const size_t bytes = random_size(random);
+      sizes.push_back(bytes);
+      const SlotRef slot = a.payload(pattern(slice + 1, bytes));
+      if (bytes == 0 || random() % 3 == 0) {
+        link->send(data_header(slice, bytes), a.payload(pattern(slice, bytes)));
+        continue;
+      }
+      const auto now = pattern(slice, bytes);
+      lent.emplace_back(now.begin(), now.end());
+      link->send_lent(data_header(slice, bytes), slot, lent.back().data());
+      if (random() % 8 == 0) link->flush();
+    }
+    link->settle();
+    for (auto& bytes : lent) std::fill(bytes.begin(), bytes.end(), std::byte{0xEE});
+    if (random() % 2 == 0) a.transport->poll();
+    if (random() % 4 == 0) b.transport->poll();
+  }
+  EXPECT_TRUE(poll_until({&a, &b}, [&] { return b.sink.messages.size() == sizes.size(); }));
+  expect_all_once(b.sink.messages, sizes, 0);
+  EXPECT_TRUE(poll_until({&a, &b}, [&] { return a.transport->arena().used_bytes() == 0; }));
 }
 
 TEST_P(ExchangeTest, AnUnreleasedPayloadHoldsUpNothing) {
