@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "plan/plan.h"
 #include "plan/plan_fit.h"
 
@@ -7,6 +9,8 @@ namespace {
 // One latency more costs as much as sending this many bytes: 50 us at 5 Gbit/s, 1.5 us at 20 GB/s
 // (shared memory). At 1 Gbit/s it is 6 KiB, so there one_shot is taken a little beyond its best.
 constexpr size_t kLatencyBytes = 32 * 1024;
+// What it takes on a link, with what a core does for a message.
+constexpr double kLatencySeconds = 50e-6;
 
 // Beyond this many ranks the n - 1 messages that one_shot sends *at once* no longer cost one
 // latency.
@@ -16,8 +20,12 @@ constexpr int kOneShotSizeMax = 8;
 // whole array, two_step half of it twice, in a pipeline. Below one slice there is no pipeline.
 constexpr size_t kOneShotBytesMax = 64 * 1024;
 
-// Below this a tree's few dependent messages count for more than its root's many bytes.
-constexpr size_t kTreeBytesMax = kLatencyBytes;
+// Links that are described have a rate, by which it may be much less: 1.2 KiB at 200 Mbit/s.
+size_t latency_bytes(const Topology* topology) {
+  if (topology == nullptr) return kLatencyBytes;
+  const double bytes = kLatencySeconds * topology->slowest_bytes_per_s;
+  return static_cast<size_t>(std::min(bytes, double{kLatencyBytes}));
+}
 
 // From the fewest bytes on the busiest link to the most: torus and ring use every link they have,
 // both ways; a hierarchy spares the wire between hosts; a tree fits always.
@@ -30,7 +38,8 @@ PlanKind choose_for_links(Collective collective, int size, size_t wire_bytes,
   request.collective = collective;
   request.size = size;
   request.topology = &topology;
-  const bool is_small = wire_bytes < kTreeBytesMax;
+  // A tree's few dependent messages count for more than its root's many bytes.
+  const bool is_small = wire_bytes < latency_bytes(&topology);
   if (is_small && serves(PlanKind::kTree, collective)) return PlanKind::kTree;
   for (const PlanKind kind : kByBytes) {
     request.kind = kind;
@@ -50,14 +59,15 @@ PlanKind choose_for_links(Collective collective, int size, size_t wire_bytes,
 //
 //   b (n - 1) (n - 2) / n < L B = kLatencyBytes.
 //
-// So b is below 64 KiB for n = 2 (its own limit), 48 KiB for 3, 21 KiB for 4 and 6.2 KiB for 8.
+// So b is below 64 KiB for n = 2 (its own limit), 48 KiB for 3, 21 KiB for 4 and 6.2 KiB for 8,
+// where no link is known to be slower.
 // Its error is no worse: n quantized contributions against n - 1 and a quantized sum
 // (docs/plans.md).
 PlanKind choose_plan(Collective collective, int size, size_t wire_bytes, const Topology* topology) {
   if (topology != nullptr && topology->ranks() == size) {
     const bool shares_hosts = topology->ranks() > topology->host_count();
     const bool wants_hierarchy = shares_hosts && topology->host_count() > 1 &&
-                                 wire_bytes >= kTreeBytesMax &&
+                                 wire_bytes >= latency_bytes(topology) &&
                                  serves(PlanKind::kHierarchical, collective);
     if (!topology->all_adjacent) return choose_for_links(collective, size, wire_bytes, *topology);
     if (wants_hierarchy) return PlanKind::kHierarchical;
@@ -67,8 +77,8 @@ PlanKind choose_plan(Collective collective, int size, size_t wire_bytes, const T
     return PlanKind::kTwoStep;
   }
   const auto n = static_cast<size_t>(size);
-  return wire_bytes * (n - 1) * (n - 2) < kLatencyBytes * n ? PlanKind::kOneShot
-                                                            : PlanKind::kTwoStep;
+  return wire_bytes * (n - 1) * (n - 2) < latency_bytes(topology) * n ? PlanKind::kOneShot
+                                                                      : PlanKind::kTwoStep;
 }
 
 }  // namespace tersum

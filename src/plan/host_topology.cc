@@ -8,6 +8,8 @@
 namespace tersum {
 namespace {
 
+constexpr double kUnknownBytesPerSecond = 1e12;
+
 template <typename Name>
 std::vector<int> number(std::span<const Name> names) {
   std::map<Name, int> numbers;
@@ -41,8 +43,8 @@ std::shared_ptr<const Topology> topology_of_hosts(std::span<const int> host_of) 
   topology->switches.emplace_back("network");
   for (int host = 0; host < hosts; ++host) {
     topology->hosts.push_back("host" + std::to_string(host));
-    topology->links.push_back({host, hosts, kDefaultRateBytesPerSecond, kDefaultLatencySeconds});
-    topology->links.push_back({hosts, host, kDefaultRateBytesPerSecond, kDefaultLatencySeconds});
+    topology->links.push_back({host, hosts, kUnknownBytesPerSecond, 0});
+    topology->links.push_back({hosts, host, kUnknownBytesPerSecond, 0});
   }
   int culprit = -1;
   TERSUM_CHECK(complete_topology(*topology, culprit).ok());

@@ -33,6 +33,10 @@ std::vector<int> reach_of(const Topology& topology, int host) {
 }
 
 void index_links(Topology& topology) {
+  topology.slowest_bytes_per_s = std::numeric_limits<double>::infinity();
+  for (const TopologyLink& link : topology.links) {
+    topology.slowest_bytes_per_s = std::min(topology.slowest_bytes_per_s, link.bytes_per_s);
+  }
   std::sort(topology.links.begin(), topology.links.end(),
             [](const TopologyLink& a, const TopologyLink& b) {
               return std::pair(a.from, a.to) < std::pair(b.from, b.to);

@@ -46,6 +46,7 @@ struct Topology {
   std::vector<std::vector<int>> ranks_of;        // host -> its ranks, ascending
   std::vector<std::vector<int>> adjacent_hosts;  // host -> hosts, ascending
   bool all_adjacent = false;                     // every pair of hosts is
+  double slowest_bytes_per_s = 0;                // of all links; infinite without any
 
   [[nodiscard]] int ranks() const { return static_cast<int>(host_of.size()); }
   [[nodiscard]] int host_count() const { return static_cast<int>(hosts.size()); }

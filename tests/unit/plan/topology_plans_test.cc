@@ -319,6 +319,18 @@ TEST(ChoosePlanOnATopology, TakesWhatFitsAndLoadsTheLinksLeast) {
   EXPECT_EQ(choice("ring8", Collective::kAllGather, kLarge), PlanKind::kBidirectionalRing);
   EXPECT_EQ(choice("ring8", Collective::kAllReduce, 1000), PlanKind::kTree);
   EXPECT_EQ(choice("ring8", Collective::kAllToAll, kLarge), PlanKind::kTree);
+  // On slow links a few KiB count for more than a few messages; on fast ones 32 KiB do not.
+  const auto at_rate = [](const char* name, double rate, size_t bytes) {
+    const auto topology = make_topology(name, rate).value();
+    return choose_plan(Collective::kAllReduce, topology->ranks(), bytes, topology.get());
+  };
+  EXPECT_EQ(at_rate("ring4", 25e6, 17'000), PlanKind::kBidirectionalRing);
+  EXPECT_EQ(at_rate("torus2x4", 12.5e6, 1000), PlanKind::kTorus);
+  EXPECT_EQ(at_rate("torus2x4", 12.5e6, 500), PlanKind::kTree);
+  EXPECT_EQ(at_rate("ring4", 10e9, 32'000), PlanKind::kTree);
+  EXPECT_EQ(at_rate("ring4", 10e9, 33'000), PlanKind::kBidirectionalRing);
+  EXPECT_EQ(at_rate("mesh4", 25e6, 17'000), PlanKind::kTwoStep);
+  EXPECT_EQ(at_rate("mesh4", 10e9, 17'000), PlanKind::kOneShot);
   EXPECT_EQ(choice("torus2x4", Collective::kGather, 1000), PlanKind::kTree);
   EXPECT_EQ(choice("mesh4", Collective::kAllToAll, kLarge), PlanKind::kTwoStep);
   EXPECT_EQ(choice("mesh4", Collective::kAllReduce, kLarge), PlanKind::kTwoStep);
