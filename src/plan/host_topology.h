@@ -20,8 +20,8 @@ std::vector<int> number_hosts(std::span<const std::string> names);
 std::vector<int> hosts_of_part(std::span<const int> host_of, std::span<const int> ranks);
 
 // Hosts 0.. around one switch, rank r on host host_of[r]; links of a rate so high that choices are
-// those of an unknown one, and of no latency. Null where hosts tell plans nothing: there is one, or every rank has
-// its own, or there are more than kTopologyRanksMax ranks.
+// those of an unknown one, and of no latency. Null where hosts tell plans nothing: there is one, or
+// every rank has its own, or there are more than kTopologyRanksMax ranks.
 std::shared_ptr<const Topology> topology_of_hosts(std::span<const int> host_of);
 
 // The topology that is `named`, which then says who shares a host; without one, that of the hosts.

@@ -146,8 +146,8 @@ class Node final : public TransportSink {
   void park_unknown(InMessage message);
   void relay(Member& member, const InMessage& message);
   void count_transit(Member& member, uint64_t call);
-  void hand_over(Member& member, int neighbour, const MessageHeader& header,
-                 const SlotRef& payload, const std::byte* lent);
+  void hand_over(Member& member, int neighbour, const MessageHeader& header, const SlotRef& payload,
+                 const std::byte* lent);
   void route_to_member(Member& member, InMessage message, LinkState* from);
   void on_idle_cancel(Member& member, const InMessage& message);
   void on_goodbye(const MessageHeader& header);

@@ -35,8 +35,8 @@ void Node::on_message(Link& link, InMessage message) {
 std::byte* Node::landing(Link& link, const MessageHeader& header) {
   if (header.kind != MessageKind::kData || header.via != 0) return nullptr;
   Member* const member = find_member(header.group, header.to_rank);
-  const bool knows = member != nullptr && member->registered &&
-                     header.from_rank < member->size() && header.from_rank != member->rank;
+  const bool knows = member != nullptr && member->registered && header.from_rank < member->size() &&
+                     header.from_rank != member->rank;
   if (!knows || member->places[header.from_rank].link != &link) return nullptr;
   for (const auto& operation : member->active) {
     if (operation->request().call != header.call || operation->done()) continue;

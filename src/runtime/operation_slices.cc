@@ -224,7 +224,8 @@ void Operation::combine(const PlanRun& run, const std::byte* own, size_t own_ind
 const std::byte* Operation::payload_in_place(const PlanRun& run, const ChunkRole& role,
                                              const FlowRange& outs, uint32_t slice,
                                              size_t bytes) const {
-  if (!run.plan->codec->wire_is_values() || run.of_scales || bytes < kInPlaceBytesMin) return nullptr;
+  if (!run.plan->codec->wire_is_values() || run.of_scales || bytes < kInPlaceBytesMin)
+    return nullptr;
   for (uint32_t i = 0; i < outs.count; ++i) {
     if (!Node::borrows(*member_, run.plan->out_flows[outs.first + i].peer)) return nullptr;
   }
@@ -293,10 +294,8 @@ bool Operation::produce_slice(Node& node, PlanRun& run, uint32_t role_index) {
     }
     slot = std::move(reserved).value();
   }
-  const std::byte* const lent =
-      slot ? payload_in_place(run, role, outs, slice, bytes) : nullptr;
-  const auto payload =
-      slot && lent == nullptr ? slot.bytes().first(bytes) : std::span<std::byte>();
+  const std::byte* const lent = slot ? payload_in_place(run, role, outs, slice, bytes) : nullptr;
+  const auto payload = slot && lent == nullptr ? slot.bytes().first(bytes) : std::span<std::byte>();
   measure_own(run, role, slice);
   const bool encodes = role.adds.count == 0 && !role.finishes;
   const int64_t begin_ns = trace_start(node.trace());

@@ -24,7 +24,15 @@ void PlanRun::restart() {
   const size_t inbox_count = plan->in_flows.size() * plan->window;
   if (inbox_.size() < inbox_count) inbox_.resize(inbox_count);
   if (plan->replicated && own_wires_.size() < plan->window) own_wires_.resize(plan->window);
-  leaf_cursor = 0;
+  leaf_cursor = first_leaf();
+}
+
+// Behind the own chunk: if all ranks began with the same owner's, all their first slices would meet
+// on its link while the others' idle.
+uint32_t PlanRun::first_leaf() const {
+  const auto own = std::find_if(plan->roles.begin(), plan->roles.end(),
+                                [](const ChunkRole& role) { return role.finishes; });
+  return own == plan->roles.end() ? 0 : static_cast<uint32_t>(own - plan->roles.begin()) + 1;
 }
 
 void PlanRun::release() {

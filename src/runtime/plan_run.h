@@ -93,6 +93,7 @@ class PlanRun {
   uint32_t leaf_cursor = 0;
 
  private:
+  [[nodiscard]] uint32_t first_leaf() const;
   [[nodiscard]] size_t inbox_index(uint32_t in_flow, uint32_t slice) const {
     return static_cast<size_t>(in_flow) * plan->window + slice % plan->window;
   }

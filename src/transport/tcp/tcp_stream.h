@@ -37,7 +37,8 @@ class TcpStream {
   ~TcpStream() { close(); }
 
   // `lent` not null: the payload's bytes lie there until settle(), and not in the slot.
-  void enqueue(const MessageHeader& header, const SlotRef& payload, const std::byte* lent = nullptr);
+  void enqueue(const MessageHeader& header, const SlotRef& payload,
+               const std::byte* lent = nullptr);
   // Flushes, then copies the rest of what was lent to the slots.
   void settle();
   // True if bytes moved.
