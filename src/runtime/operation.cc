@@ -24,6 +24,11 @@ bool same_request(const PlanRequest& a, const PlanRequest& b) {
          a.count == b.count && a.granule == b.granule && a.root == b.root;
 }
 
+bool in_window(const CompiledPlan& plan, const ChunkRole& role, const InState& state,
+               uint32_t slice) {
+  return slice >= state.consumed && slice - state.consumed < plan.window && slice < role.slices;
+}
+
 std::string slice_name(const MessageHeader& header) {
   return "slice " + std::to_string(header.slice) + " of chunk " + std::to_string(header.chunk);
 }
@@ -226,9 +231,8 @@ void Operation::on_data(Node& node, InMessage message) {
   const CompiledPlan& plan = *run->plan;
   const ChunkRole& role = plan.roles[plan.in_flows[index].role];
   InState& state = run->in[index];
-  const bool in_window = got.slice >= state.consumed && got.slice - state.consumed < plan.window &&
-                         got.slice < role.slices;
-  if (!in_window || run->inbox(index, got.slice).payload.data() != nullptr) {
+  if (!in_window(plan, role, state, got.slice) ||
+      run->inbox(index, got.slice).payload.data() != nullptr) {
     fail_protocol(node, got.from_rank,
                   slice_name(got) + " twice or outside its window of " +
                       std::to_string(plan.window) + " from " + std::to_string(state.consumed));
@@ -247,7 +251,7 @@ void Operation::on_data(Node& node, InMessage message) {
 }
 
 // What on_data() would take, of a slice that is stored as it comes.
-std::byte* Operation::landing(const MessageHeader& got) const {
+std::byte* Operation::landing(const MessageHeader& got) {
   const bool is_large = got.payload_bytes >= kInPlaceBytesMin;
   if (resting_ || !is_large || got.phase != FlowPhase::kGather) return nullptr;
   const CompiledPlan& plan = *call_.plan;
@@ -256,11 +260,10 @@ std::byte* Operation::landing(const MessageHeader& got) const {
   if (flow < 0) return nullptr;
   const auto index = static_cast<uint32_t>(flow);
   const ChunkRole& role = plan.roles[plan.in_flows[index].role];
-  const InState& state = call_.in[index];
-  const bool is_next = got.slice >= state.consumed && got.slice - state.consumed < plan.window &&
-                       got.slice < role.slices;
   const bool stores = role.store.count == 1 && role.store.first == index;
-  if (!is_next || !stores || role.forwards.count > 0) return nullptr;
+  if (!stores || role.forwards.count > 0) return nullptr;
+  if (!in_window(plan, role, call_.in[index], got.slice)) return nullptr;
+  if (call_.inbox(index, got.slice).payload.data() != nullptr) return nullptr;
   const size_t bytes = plan.codec->wire_bytes(plan.slice_count(role, got.slice));
   return got.payload_bytes == bytes ? call_.output_slice(role, got.slice) : nullptr;
 }

@@ -104,7 +104,7 @@ class Operation final : public WorkImpl {
   void on_message(Node& node, InMessage message);
   // Where a payload may be put that is about to arrive: in the caller's output, if it belongs there
   // as it is; else null.
-  [[nodiscard]] std::byte* landing(const MessageHeader& header) const;
+  [[nodiscard]] std::byte* landing(const MessageHeader& header);
   // Does what is possible now, a bounded amount; true if anything moved.
   bool advance(Node& node, int64_t now_ns);
   // Ends the call here and, by a notice, on the other ranks. No effect after the end.
