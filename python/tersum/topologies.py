@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TypedDict
 
@@ -61,4 +62,31 @@ def read_topology(topology: str, rate: str = "1gbit", latency_us: float = 20) ->
             for left, right, bits_per_s, latency in links
         ],
         dims=dims,
+    )
+
+
+def describe_topology(shape: TopologyShape) -> str:
+    """The text of a file that has the links of a named topology, with their rates and latencies."""
+    nodes = shape["hosts"] + shape["switches"]
+    ranks: list[list[int]] = [[] for _ in shape["hosts"]]
+    for rank, host in enumerate(shape["host_of"]):
+        ranks[host].append(rank)
+    return json.dumps(
+        {
+            "name": shape["name"],
+            "shape": shape["name"],
+            "hosts": [
+                {"name": name, "ranks": on_it}
+                for name, on_it in zip(shape["hosts"], ranks, strict=True)
+            ],
+            "switches": shape["switches"],
+            "links": [
+                {
+                    "between": [nodes[end] for end in link["between"]],
+                    "rate": f"{link['bits_per_s']:.0f}bit",
+                    "latency_us": link["latency_us"],
+                }
+                for link in shape["links"]
+            ],
+        }
     )

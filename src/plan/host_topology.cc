@@ -8,8 +8,6 @@
 namespace tersum {
 namespace {
 
-constexpr double kUnknownBytesPerSecond = 1e12;
-
 template <typename Name>
 std::vector<int> number(std::span<const Name> names) {
   std::map<Name, int> numbers;

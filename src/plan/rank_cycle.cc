@@ -156,7 +156,8 @@ std::vector<int> find_rank_cycle(const Topology* topology, int size) {
   std::vector<int> order(at(size));
   std::iota(order.begin(), order.end(), 0);
   if (topology == nullptr) return order;
-  order = host_by_host(*topology);
+  std::vector<int> by_host = host_by_host(*topology);
+  if (is_cycle(*topology, by_host)) return by_host;
   if (is_cycle(*topology, order)) return order;
   if (!topology->dims.empty()) {
     order = grid_cycle(topology->dims);

@@ -83,6 +83,8 @@ struct Topology {
 inline constexpr int kTopologyRanksMax = 4096;
 inline constexpr double kDefaultRateBytesPerSecond = 125e6;  // 1 Gbit/s
 inline constexpr double kDefaultLatencySeconds = 20e-6;
+// Of links that nobody has measured or described: so high that no choice goes by it.
+inline constexpr double kUnknownBytesPerSecond = 1e12;
 
 // "pair", "ring8", "mesh4" (a link between every two), "star8" (eight hosts on one switch),
 // "torus2x4", "torus2x2x2"; one rank per host. A torus dimension of 2 has one link between the two,

@@ -49,13 +49,22 @@ Status check_membership(int rank, int size, const CommunicatorOptions& options) 
 Result<std::shared_ptr<const Topology>> read_topology(const CommunicatorOptions& options,
                                                       int size) {
   if (options.topology.empty()) return std::shared_ptr<const Topology>();
-  Result<std::shared_ptr<const Topology>> topology = open_topology(options.topology);
+  // A name says nothing of how fast the links are.
+  Result<std::shared_ptr<const Topology>> topology =
+      open_topology(options.topology, kUnknownBytesPerSecond, 0);
   if (topology.ok() && topology.value()->ranks() != size) {
     return invalid_argument("topology " + topology.value()->name + " has " +
                             std::to_string(topology.value()->ranks()) + " ranks, the group " +
                             std::to_string(size) + "; pass a topology of this group");
   }
   return topology;
+}
+
+// The most ranks that any host has.
+int most_together(const std::vector<int>& host_of) {
+  std::vector<int> ranks(host_of.size());
+  for (const int host : host_of) ++ranks[static_cast<size_t>(host)];
+  return *std::max_element(ranks.begin(), ranks.end());
 }
 
 // A part of a group on a topology has no ranks outside it that hand messages on: all its own must
@@ -302,7 +311,8 @@ Result<Communicator> create_on(const std::shared_ptr<Progress>& progress, int ra
   member->rounding_seed = options.rounding_seed;
   progress->execute([&](Node& node) { node.register_member(member); });
   auto impl = std::make_shared<CommunicatorImpl>(progress, member, options, true);
-  impl->set_tuning(make_tuning_key(meeting.addresses, options), std::move(rules).value());
+  impl->set_tuning(make_tuning_key(meeting.addresses, options), std::move(rules).value(),
+                   most_together(meeting.host_of));
   return Communicator(std::move(impl));
 }
 

@@ -31,10 +31,12 @@ class CommunicatorImpl {
   // token of its own, to be forgotten at the end.
   CommunicatorImpl(std::shared_ptr<Progress> progress, std::shared_ptr<Member> member,
                    CommunicatorOptions options, bool admitted);
-  // Before the first call: what the group's tuning is kept under, and the user's rules.
-  void set_tuning(std::string key, std::vector<TuningRule> rules) {
+  // Before the first call: what the group's tuning is kept under, the user's rules, and how many
+  // ranks share a machine, where most do.
+  void set_tuning(std::string key, std::vector<TuningRule> rules, int ranks_together) {
     tuning_key_ = std::move(key);
     rules_ = std::move(rules);
+    ranks_together_ = ranks_together;
   }
   ~CommunicatorImpl();
   CommunicatorImpl(const CommunicatorImpl&) = delete;
@@ -107,6 +109,7 @@ class CommunicatorImpl {
   uint64_t splits_ = 0;  // under member_->mutex
   std::string tuning_key_;
   std::vector<TuningRule> rules_;
+  int ranks_together_ = 1;
   std::mutex tuning_mutex_;    // one tuning at a time; held while it runs
   std::mutex sampling_mutex_;  // one call at a time asks for errors; held while it measures
   std::mutex choice_mutex_;    // guards the three below

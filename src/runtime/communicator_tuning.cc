@@ -157,10 +157,7 @@ Result<PathChoice> CommunicatorImpl::choose(const CallArguments& arguments,
 void CommunicatorImpl::expect_time(const CallArguments& arguments, PlanKind plan,
                                    PathChoice& choice) const {
   if (table_ == nullptr) return;
-  const std::vector<int>& hosts = member_->host_of;
-  const auto here = static_cast<int>(
-      std::count(hosts.begin(), hosts.end(), hosts[static_cast<size_t>(member_->rank)]));
-  const CodingPlace place{member_->size(), here, cpus_of_ranks(here)};
+  const CodingPlace place{member_->size(), ranks_together_, cpus_of_ranks(ranks_together_)};
   const auto seconds = expected_seconds(*table_, place, arguments, choice.codec, plan);
   if (seconds) choice.seconds = *seconds;
 }

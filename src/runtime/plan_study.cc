@@ -111,7 +111,7 @@ Result<PlanStudy> study_plans(const PlanStudyOptions& options) {
   PlanStudy study;
   study.measured = options.measure_codec && codec.shared_sums() == nullptr;
   if (study.measured) {
-    const Result<CodecRates> rates = measured_codec_rates(options.codec);
+    const Result<CodecRates> rates = measured_codec_rates(codec.spec().to_string());
     if (!rates.ok()) return rates.status();
     request.codec = rates.value();
   }

@@ -119,10 +119,10 @@ class Link {
   // down it does nothing.
   virtual void send(const MessageHeader& header, const SlotRef& payload) = 0;
 
-  // Whether it takes lent payloads.
+  // Whether lending it payloads saves a copy.
   [[nodiscard]] virtual bool borrows() const { return false; }
   // As send(), but the payload's bytes are those at `lent`, which the caller keeps as they are
-  // until settle(). Only where borrows().
+  // until settle().
   virtual void send_lent(const MessageHeader& header, const SlotRef& payload,
                          const std::byte* lent) {
     std::memcpy(payload.bytes().data(), lent, header.payload_bytes);

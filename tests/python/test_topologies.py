@@ -15,6 +15,7 @@ import tersum
 from tersum.cli import shaped_link
 from tersum.cli.network_namespaces import NamespaceError
 from tersum.cli.wired_topology import WiredTopology
+from tersum.topologies import describe_topology, read_topology
 
 Run = Callable[..., list[Any]]
 REASON = shaped_link.unavailable_reason()
@@ -141,3 +142,10 @@ def test_switches_in_a_loop_are_refused() -> None:
     ]
     with pytest.raises(NamespaceError, match="part of a loop"):
         WiredTopology(shape)
+
+
+@pytest.mark.parametrize("name", ["pair", "ring8", "mesh4", "star8", "torus2x4", "torus2x2x2"])
+def test_a_named_topology_can_be_described(name: str) -> None:
+    shape = read_topology(name, rate="200mbit", latency_us=7)
+    again = read_topology(describe_topology(shape))
+    assert again == shape

@@ -39,7 +39,7 @@ from tersum.cli.shaped_link import parse_rate
 from tersum.communicator import Communicator
 from tersum.errors import TersumError
 from tersum.store import TorchStore
-from tersum.topologies import TopologyShape, read_topology, topology_text
+from tersum.topologies import TopologyShape, describe_topology, read_topology, topology_text
 
 _T = TypeVar("_T")
 
@@ -311,7 +311,10 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.link and ranks < 2:
             raise CommandError("--link joins 2 ranks or more: add --ranks 2", exit_status=2)
         shape = _read_topology(arguments) if arguments.topology else None
-        ranks = shape["ranks"] if shape else ranks
+        if shape:
+            ranks = shape["ranks"]
+            if "{" not in options.topology:
+                options = dataclasses.replace(options, wires=describe_topology(shape))
         if arguments.bind == "cores":
             options = dataclasses.replace(options, cpus=cpus_by_rank(ranks))
         rows: Iterator[Row | Skip] = run_local_ranks(options, ranks, arguments.link, shape)

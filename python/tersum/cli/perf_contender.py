@@ -14,7 +14,7 @@ import numpy as np
 
 from tersum.cli.command_error import CommandError
 from tersum.cli.perf_data import Values
-from tersum.cli.perf_options import BARE, PerfOptions, wire_share
+from tersum.cli.perf_options import BARE, PerfOptions, sent_share
 from tersum.cli.perf_peers import PEERS, PeerJob, Turns, why_not
 from tersum.communicator import Communicator
 
@@ -53,8 +53,10 @@ def tersum_contenders(group: Communicator, options: PerfOptions) -> list[Contend
 
 
 def allowed_error(codec: str, options: PerfOptions) -> float:
-    """What a contender's calls pass as ``max_rel_error``: only a codec left open is held to it."""
-    return options.max_rel_error if codec == "auto" else 0.0
+    """What a contender's calls pass as ``max_rel_error``: only a codec left open is held to it, and
+    of what only moves between ranks no call takes one."""
+    takes_error = codec == "auto" and options.op not in ("all_to_all", "gather", "scatter")
+    return options.max_rel_error if takes_error else 0.0
 
 
 def _tersum_call(
@@ -237,8 +239,4 @@ def gloo_contender(group: Communicator, options: PerfOptions, meet: str) -> Cont
 
 def optimal_wire_bytes(options: PerfOptions, array_bytes: int, ranks: int) -> int:
     """What a bandwidth-optimal exact plan sends per rank."""
-    if ranks == 1:
-        return 0
-    if options.op == "gather":  # the share is what the root receives
-        return array_bytes // ranks
-    return round(array_bytes * wire_share(options.op, ranks))
+    return 0 if ranks == 1 else round(array_bytes * sent_share(options.op, ranks))

@@ -60,6 +60,7 @@ class PerfOptions:
     max_rel_error: float = 0.0  # of codec auto
     topology_bits_per_s: int = 0  # of a named topology's links
     topology: str = ""  # a name or a file's text; empty: everybody reaches everybody
+    wires: str = ""  # what ranks pass as their topology, with its rates; empty: the above
     coalesce: int = 0  # all_reduce: cut into this many tensors; 0: not
     in_flight: int = 1  # all_reduce: as this many calls together, too
     in_place: bool = False  # all_reduce: the input is the output, as gloo always works
@@ -141,3 +142,8 @@ def wire_share(op: str, ranks: int) -> float:
     if op == "all_reduce":
         return 2 * (ranks - 1) / ranks
     return 1.0 if op == "broadcast" else (ranks - 1) / ranks
+
+
+def sent_share(op: str, ranks: int) -> float:
+    """Of that, what the busiest sender sends: in a gather nobody sends more than a part."""
+    return 1 / ranks if op == "gather" and ranks > 1 else wire_share(op, ranks)

@@ -11,7 +11,7 @@ import tersum
 from tersum import _core
 from tersum.cli.byte_sizes import format_bytes
 from tersum.cli.perf_binding import binding_text
-from tersum.cli.perf_options import LinkRow, PerfOptions, Row, wire_share
+from tersum.cli.perf_options import LinkRow, PerfOptions, Row, sent_share
 
 _COLUMNS = (
     ("size", 9, "(B)"),
@@ -68,9 +68,8 @@ def placement() -> str:
 
 def line(row: Row, redop: str) -> str:
     """One row of the table; ``redop`` as asked for, shown where the collective reduces."""
-    share = wire_share(row["op"], row["ranks"])
     algbw = row["bytes"] / row["time_us"] / 1e3
-    exact = row["bytes"] * share
+    exact = row["bytes"] * sent_share(row["op"], row["ranks"])
     compression = exact / row["wire_bytes"] if row["wire_bytes"] else 1.0
     cells = [
         f"{row['bytes']}",

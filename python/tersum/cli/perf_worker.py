@@ -74,7 +74,7 @@ def main() -> int:
                 listen=job["listen"],
                 transport=options.transport,
                 streams=options.streams,
-                topology=options.topology,
+                topology=options.wires or options.topology,
             ) as group,
         ):
             contenders = make_contenders(group, options, job["meet"], job["root"])

@@ -213,10 +213,12 @@ Result<PlanErrorTerms> error_terms(const PathContext& context, const CallArgumen
   request.size = context.size;
   request.count = static_cast<size_t>(context.size);  // terms do not depend on the length
   request.topology = context.topology;
-  request.kind =
-      options.plan != PlanKind::kAuto && options.plan != PlanKind::kOneShot
-          ? options.plan
-          : choose_plan(request.collective, request.size, size_t{1} << 30, context.topology);
+  request.kind = options.plan;
+  if (options.plan == PlanKind::kAuto) {
+    request.kind = choose_plan(request.collective, request.size, size_t{1} << 30, context.topology);
+  } else if (options.plan == PlanKind::kOneShot) {
+    request.kind = PlanKind::kTwoStep;  // which is no less wrong
+  }
   Result<Plan> plan = make_plan(request);
   if (!plan.ok()) return plan.status();
   return plan_error_terms(plan.value());
@@ -242,7 +244,15 @@ bool needs_tuning(const PathContext& context, const CallArguments& arguments,
 
 Result<PathChoice> choose_path(const PathContext& context, const CallArguments& arguments,
                                const CallOptions& options) {
-  TERSUM_RETURN_IF_ERROR(check_error(context, arguments, options));
+  if (Status fits = check_error(context, arguments, options); !fits.ok()) {
+    // What hosts add up first is quantized once more; without that the call may be exact enough.
+    CallOptions direct = options;
+    direct.plan = PlanKind::kTwoStep;
+    const bool is_open = options.plan == PlanKind::kAuto && reaches_all(context.topology);
+    if (!is_open || !check_error(context, arguments, direct).ok()) return fits;
+    return named(std::string(options.codec), PlanKind::kTwoStep,
+                 "partial sums of hosts would be more wrong than the call allows");
+  }
   if (options.codec != kAutoCodec) return choose_plan_only(context, arguments, options);
   CallOptions settled = options;
   settled.codec = "exact";

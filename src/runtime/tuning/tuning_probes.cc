@@ -42,7 +42,7 @@ std::vector<TuningWay> probe_ways(size_t bytes, int size, const Topology* topolo
   const size_t one_shot_max = size == 2 ? kOneShotBytesMaxOfTwo : kOneShotBytesMax;
   if (bytes <= one_shot_max && size <= kOneShotRanksMax) add(PlanKind::kOneShot, true, true);
   if (size > 2) add(PlanKind::kRing, true, false);
-  if (shares_hosts) add(PlanKind::kTwoStep, true, false);
+  if (shares_hosts) add(PlanKind::kTwoStep, true, true);
   return ways;
 }
 

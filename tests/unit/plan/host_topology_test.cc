@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "plan/plan.h"
 #include "plan/plan_fit.h"
 #include "plan/rank_cycle.h"
@@ -37,6 +39,24 @@ TEST(HostTopology, EverybodyReachesEverybody) {
   EXPECT_EQ(topology->ranks_of[0], (std::vector<int>{0, 3}));
   EXPECT_EQ(find_rank_cycle(topology.get(), 5), (std::vector<int>{0, 3, 1, 2, 4}))
       << "each wire once a way round";
+}
+
+// A line of hosts that is walked out and back: the ranks' own order closes, host by host does not.
+TEST(HostTopology, TheRanksOwnRingIsFound) {
+  std::string hosts, links;
+  for (int host = 0; host < 12; ++host) {
+    hosts += (host == 0 ? "" : ", ") + std::string("{\"name\": \"h") + std::to_string(host) +
+             "\", \"ranks\": [" + std::to_string(host) + ", " + std::to_string(23 - host) + "]}";
+    if (host == 0) continue;
+    links += (host == 1 ? "" : ", ") + std::string("{\"between\": [\"h") +
+             std::to_string(host - 1) + "\", \"h" + std::to_string(host) + "\"]}";
+  }
+  const auto line =
+      parse_topology(R"({"rate": "1gbit", "hosts": [)" + hosts + R"(], "links": [)" + links + "]}");
+  ASSERT_TRUE(line.ok()) << line.status().to_string();
+  std::vector<int> own(24);
+  std::iota(own.begin(), own.end(), 0);
+  EXPECT_EQ(find_rank_cycle(line.value().get(), 24), own);
 }
 
 // Whatever serves a collective without a topology does with one of hosts: that was nobody's wish.

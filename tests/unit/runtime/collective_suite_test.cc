@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "codec/codec.h"
+#include "plan/host_topology.h"
 #include "plan/plan.h"
 #include "support/cluster.h"
 #include "support/oracle.h"
@@ -83,6 +84,7 @@ class CollectiveSuite : public ::testing::TestWithParam<Point> {
     options.communicator.window_bytes = 64 * 1024;
     options.communicator.timeout_ms = 20'000;
     cluster_ = std::make_unique<Cluster>(options);
+    hosts_ = topology_of_hosts(cluster_->at(0).hosts());
     RecordProperty("seed", std::to_string(seed_));
   }
 
@@ -95,10 +97,12 @@ class CollectiveSuite : public ::testing::TestWithParam<Point> {
   Plan plan_for(Collective collective, const Shape& shape, PlanKind kind, size_t count) {
     const Codec* codec = find_codec(shape.codec, shape.type, shape.op).value();
     PlanRequest request{collective, kind, cluster_->size(), count, codec->block(), 0};
+    request.topology = hosts_.get();
     if (kind == PlanKind::kAuto) {
       const bool per_rank = collective != Collective::kAllReduce;
       const size_t own = per_rank ? count / static_cast<size_t>(cluster_->size()) : count;
-      request.kind = choose_plan(collective, cluster_->size(), codec->wire_bytes(own));
+      request.kind =
+          choose_plan(collective, cluster_->size(), codec->wire_bytes(own), hosts_.get());
     }
     return make_plan(request).value();
   }
@@ -109,6 +113,7 @@ class CollectiveSuite : public ::testing::TestWithParam<Point> {
   const uint64_t seed_ = std::random_device{}();
   std::mt19937_64 random_{seed_};
   std::unique_ptr<Cluster> cluster_;
+  std::shared_ptr<const Topology> hosts_;  // as the group has found them
 };
 
 void CollectiveSuite::check_all_reduce(const Shape& shape, PlanKind plan, size_t count,

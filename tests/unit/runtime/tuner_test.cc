@@ -220,7 +220,9 @@ TEST(TuningProbes, RanksThatShareHostsAddUpThereFirst) {
                                           {"exact", PlanKind::kRing},
                                           {"int8/128", PlanKind::kRing},
                                           {"exact", PlanKind::kTwoStep},
-                                          {"int8/128", PlanKind::kTwoStep}}));
+                                          {"bf16", PlanKind::kTwoStep},
+                                          {"int8/128", PlanKind::kTwoStep},
+                                          {"int4/128", PlanKind::kTwoStep}}));
 }
 
 TEST(TuningProbes, ShortTurnsAreManyAndOdd) {

@@ -1,9 +1,11 @@
 // Tuning: what a table says between its points, which rules parse, and what is chosen and why.
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "plan/host_topology.h"
 #include "runtime/tuning/path_choice.h"
 #include "runtime/tuning/tuning_key.h"
 #include "runtime/tuning/tuning_rules.h"
@@ -199,6 +201,30 @@ TEST(PathChoice, ANamedCodecThatMayBeTooWrongIsRefused) {
     options.max_rel_error = bad;
     EXPECT_FALSE(choose_path(context_of(table), sum_of(1000), options).ok());
   }
+}
+
+// Hosts that add up first quantize once more; a call that allows less goes without them.
+TEST(PathChoice, AnErrorThatHostsWouldExceedLeavesThemOut) {
+  std::vector<int> host_of(16);
+  for (size_t rank = 0; rank < host_of.size(); ++rank) host_of[rank] = static_cast<int>(rank / 2);
+  const auto topology = topology_of_hosts(host_of);
+  PathContext context;
+  context.size = 16;
+  context.topology = topology.get();
+  CallOptions options;
+  options.codec = "int8/128";
+  const auto plan_within = [&](double error) {
+    options.max_rel_error = error;
+    const auto choice = choose_path(context, sum_of(1 << 20), options);
+    return choice.ok() ? std::optional(choice.value().plan) : std::nullopt;
+  };
+  EXPECT_EQ(plan_within(0.05), PlanKind::kAuto) << "hierarchical, by the rule";
+  EXPECT_EQ(plan_within(0.01), PlanKind::kTwoStep);
+  EXPECT_EQ(plan_within(0.001), std::nullopt);
+  options.plan = PlanKind::kHierarchical;
+  EXPECT_EQ(plan_within(0.01), std::nullopt) << "the plan is the caller's";
+  options.plan = PlanKind::kOneShot;
+  EXPECT_EQ(plan_within(0.01), PlanKind::kOneShot);
 }
 
 TEST(PathChoice, WhatNoLossyCodecServesIsExact) {
