@@ -37,8 +37,9 @@ def plan_taken(row: Row) -> str:
 
 
 def off_by(row: Row) -> float | None:
-    """The prediction over the time, less one; None where nothing was predicted."""
-    predicted = row["predicted_us"]
+    """The prediction over the time, less one; None where nothing was predicted, and of what auto
+    took, whose plan has a row of its own."""
+    predicted = row["predicted_us"] if row["plan"] != "auto" else None
     return float(predicted / row["time_us"] - 1) if predicted else None
 
 

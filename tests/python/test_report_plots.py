@@ -92,7 +92,7 @@ def test_tables_of_a_sweep() -> None:
     assert choice_table({"ring4": rows})[-1] == (
         "| ring4 | bf16 | 1M | ring | 0.10 ms | tree | 0.12 ms | 1.25 |"
     )
-    assert prediction_table({"ring4": rows})[-1] == "| ring4 | bf16 | 1 of 2 | 0.80 | auto, 1M |"
+    assert prediction_table({"ring4": rows})[-1] == "| ring4 | bf16 | 1 of 1 | 1.00 | ring, 1M |"
 
 
 def test_ratios_are_of_the_same_size_and_codec() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, TypedDict, final
 
+#: The collectives that move anything.
 OPS = (
     "all_reduce",
     "reduce_scatter",

@@ -52,8 +52,8 @@ def measure(
     group: Communicator, contenders: Sequence[Contender], options: PerfOptions
 ) -> Iterator[Row | Skip]:
     """Rows in the order of sizes and contenders, as they are measured. Collective: every rank must
-    exhaust the iterator; all get the same rows. A contender whose processes fail is left out from
-    then on, and rank 0 says why."""
+    exhaust the iterator; all get the same rows, but for predictions. A contender whose processes
+    fail is left out from then on, and rank 0 says why."""
     running = list(contenders)
     if options.explain or options.predict or "auto" in options.codecs:
         group.tune()

@@ -9,7 +9,8 @@ from typing import Any
 
 from tersum.cli.byte_sizes import format_bytes, parse_bytes
 from tersum.cli.command_error import CommandError
-from tersum.cli.plan_study import OPS, Prediction, Study, study_plans
+from tersum.cli.perf_options import OPS
+from tersum.cli.plan_study import Prediction, Study, study_plans
 
 
 def add_parser(commands: Any) -> None:

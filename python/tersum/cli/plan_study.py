@@ -7,17 +7,6 @@ from typing import Any
 
 from tersum import _core
 
-#: The collectives that move anything.
-OPS = (
-    "all_reduce",
-    "reduce_scatter",
-    "all_gather",
-    "broadcast",
-    "all_to_all",
-    "gather",
-    "scatter",
-)
-
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
