@@ -15,7 +15,7 @@ import pytest
 
 import tersum
 from tersum.cli import shaped_link
-from tersum.cli.network_namespaces import NamespaceError
+from tersum.cli.network_namespaces import NamespaceError, packet_bytes_max
 from tersum.cli.shaped_link import ShapedLink, parse_rate, wire_seconds
 
 REASON = shaped_link.unavailable_reason()
@@ -80,6 +80,33 @@ def test_bad_rates_say_what_is_allowed(text: str) -> None:
 def test_wire_seconds() -> None:
     # 1 MiB at 1 Gbit/s: 1448 of each 1514 bytes are payload.
     assert wire_seconds(1 << 20, 1e9) == pytest.approx(8.771e-3, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("rate", "burst", "packet_bytes"),
+    [
+        (10**8, 73_728, 65_536),  # the kernel's limit: a late timer costs such a link nothing
+        (10**9, 73_728, 73_728 - 12_500),
+        (5 * 10**9, 73_728, 73_728 // 6),
+        (10**10, 73_728, 73_728 // 6),
+        (10**9, 1_024, 4_096),
+    ],
+)
+def test_packets_leave_a_bucket_room_for_late_timers(
+    rate: int, burst: int, packet_bytes: int
+) -> None:
+    assert packet_bytes_max(rate, burst) == packet_bytes
+
+
+@needs_links
+def test_every_port_takes_packets_for_its_rate() -> None:
+    with ShapedLink(ranks=2, rate="5gbit") as link:
+        for rate, packet_bytes in (("5gbit", 12_288), ("200mbit", 65_536), ("1gbit", 61_228)):
+            link.set_rate(rate)
+            for name in link.namespaces:
+                argv = ["ip", "-n", name, "-details", "link", "show", link.interface]
+                shown = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+                assert f"gso_max_size {packet_bytes} " in shown
 
 
 def test_bad_arguments() -> None:

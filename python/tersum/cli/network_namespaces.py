@@ -27,6 +27,13 @@ _USE_RENO = "echo reno >/proc/sys/net/ipv4/tcp_congestion_control"
 # Holds what TCP may have queued below the socket; far above what small queues allow, so that the
 # shaper delays and never drops: a drop would measure loss recovery, not the wire.
 _QUEUE_LIMIT = "16mb"
+
+# A bucket that is full takes no more tokens: what a timer that runs late would have added is lost
+# to the link. It has room for as long as the bucket, less the packet that waits, takes to fill.
+_TIMER_LATE_S = 100e-6
+_PACKET_BYTES_MAX = 65_536  # the kernel's own limit of what segmentation offload hands down
+_PACKETS_PER_BUCKET_MAX = 6  # smaller ones cost the processors more than a late timer the link
+_PACKET_BYTES_MIN = 4_096  # what the kernel subtracts for headers must leave room for a segment
 _counter = itertools.count()
 
 # Reads until the pipe closes, then removes the namespaces named as arguments. Deleting a name does
@@ -156,8 +163,19 @@ def plug_in(namespace: str, device: str) -> None:
     run_tool("ip", "-n", namespace, "link", "set", device, "master", "bridge")
 
 
+def packet_bytes_max(rate_bits_per_s: int, burst_bytes: int) -> int:
+    """Of the packets that a host hands to a bucket, before they are cut into frames: small enough
+    that the bucket loses nothing to a timer 100 us late. At 5 Gbit/s a bucket of 72 KiB behind
+    packets of 64 KiB had room for 13 us, and carried 4 to 8 % less than its rate."""
+    in_time = burst_bytes - round(rate_bits_per_s / 8 * _TIMER_LATE_S)
+    small_enough = max(in_time, burst_bytes // _PACKETS_PER_BUCKET_MAX, _PACKET_BYTES_MIN)
+    return min(small_enough, _PACKET_BYTES_MAX)
+
+
 def shape(namespace: str, device: str, verb: str, rate_bits_per_s: int, burst_bytes: int) -> None:
     """Puts a token bucket (``verb`` add) on what ``device`` sends, or changes its rate."""
+    packet_bytes = packet_bytes_max(rate_bits_per_s, burst_bytes)
+    run_tool("ip", "-n", namespace, "link", "set", device, "gso_max_size", str(packet_bytes))
     run_tool(
         *("tc", "-n", namespace, "qdisc", verb, "dev", device, "root", "tbf"),
         *("rate", f"{rate_bits_per_s}bit", "burst", f"{burst_bytes}b", "limit", _QUEUE_LIMIT),
