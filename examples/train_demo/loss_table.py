@@ -1,6 +1,7 @@
 """What training loses on each wire: a table of final losses over seeds, beside the exact wire.
 
     python examples/train_demo/loss_table.py [--steps 160] [--optimizer adam] [--wires int8/128,…]
+                                             [--json docs/training-losses.json]
 
 Four data-parallel ranks train the transformer of `train.py` on the licence texts, once per wire and
 seed: four devices of one process, or with `--processes 4` as many processes on loopback. Both send
@@ -15,6 +16,7 @@ of the same batches) from each: how much the wire alone has moved it.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,6 +87,19 @@ def rows(found: list[list[dict[str, Any]]], wires: list[str], window: int) -> li
     ]
 
 
+def as_json(table: list[Row], settings: dict[str, Any]) -> str:
+    """What was run, and the loss of every seed on every wire; the first wire is the exact one."""
+    wires = [{"wire": row.wire, "bits": row.bits, "losses": row.losses.tolist()} for row in table]
+    return json.dumps({**settings, "wires": wires}, indent=1) + "\n"
+
+
+def from_json(text: str) -> list[Row]:
+    """The table that `as_json` wrote."""
+    wires = json.loads(text)["wires"]
+    exact = np.array(wires[0]["losses"])
+    return [Row(w["wire"], w["bits"], np.array(w["losses"]), exact) for w in wires]
+
+
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--processes", type=int, default=1, choices=(1, 2, 4))
@@ -94,6 +109,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--wires", default=",".join(CLAIMED + WITHOUT), help="beside exact")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "loss_table")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="the losses, once more")
     return parser.parse_args()
 
 
@@ -106,6 +122,9 @@ def main() -> int:
     found = run_job(args, wires)
     table = rows(found, wires, args.window)
     print("\n".join([HEAD, *(row.text() for row in table)]))
+    if args.json is not None:
+        settings = {key: getattr(args, key) for key in ("optimizer", "steps", "window", "seeds")}
+        args.json.write_text(as_json(table, {"ranks": DEVICES, **settings}))
     missed = [row.wire for row in table if row.wire in CLAIMED and not row.is_within]
     missed += [wire for wire in wires if not all_took_the_wire(found, wire)]
     if not same_weights(found):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,8 +14,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples" / "train_demo"))
 
 import loss_table
-from loss_table import Row
+from loss_table import CLAIMED, Row, as_json, from_json
 
+DOCS = Path(__file__).parents[3] / "docs"
 EXACT = np.array([2.00, 2.02, 2.04])
 
 
@@ -26,6 +28,28 @@ def test_a_wire_is_judged_by_the_spread_of_the_exact_runs(shift: float, within: 
     assert row.is_within == within
     assert f"| {'yes' if within else 'no'} |" in row.text()
     assert f"{shift:+.4f}" in row.text()
+
+
+def test_losses_are_read_as_they_were_written() -> None:
+    table = [Row("exact", 32, EXACT, EXACT), Row("int2/32", 2.5, EXACT + 0.01, EXACT)]
+    text = as_json(table, {"optimizer": "momentum", "steps": 12})
+    assert [row.text() for row in from_json(text)] == [row.text() for row in table]
+    assert json.loads(text)["steps"] == 12
+
+
+def test_the_page_has_the_committed_losses_and_they_hold_what_is_claimed() -> None:
+    page = (DOCS / "demo.md").read_text()
+    table = from_json((DOCS / "training-losses.json").read_text())
+    for row in table:
+        assert row.text() in page
+    held = {row.wire for row in table if row.is_within}
+    assert held >= {"exact", *CLAIMED}
+
+
+def test_the_page_has_the_committed_losses_of_adam() -> None:
+    page = (DOCS / "demo.md").read_text()
+    for row in from_json((DOCS / "training-losses-adam.json").read_text()):
+        assert row.text() in page
 
 
 def test_the_table_has_every_wire(tmp_path: Path) -> None:
