@@ -251,14 +251,66 @@ def donated_buffers() -> np.ndarray:
 
 @check
 def bfloat16() -> np.ndarray:
+    """XLA sums bfloat16 as float32; on the wire it is bfloat16 again, at half the bytes."""
     use("exact")
+    seen = len(tersum.jax.report())
     mesh = line_mesh()
-    values = small_integers(len(jax.devices()), 3001)
-    program = jax.jit(sharded(lambda x: lax.psum(x.astype(jnp.bfloat16), "x"), mesh, P("x"), P()))
-    got = replicated(program(place(values, mesh, P("x"))))[0]
-    assert got.dtype == jnp.bfloat16
-    np.testing.assert_array_equal(got.astype(np.float32), values.sum(0))
+    count = 30_000
+    values = small_integers(len(jax.devices()), count)
+    sent = []
+    for kind in (jnp.bfloat16, jnp.float32):
+        program = jax.jit(sharded(lambda x, k=kind: lax.psum(x.astype(k), "x"), mesh, P("x"), P()))
+        array = place(values, mesh, P("x"))
+        replicated(program(array))
+        before = tersum.jax.stats().wire_bytes_sent
+        got = replicated(program(array))[0]
+        sent.append(tersum.jax.stats().wire_bytes_sent - before)
+        assert got.dtype == kind
+        np.testing.assert_array_equal(got.astype(np.float32), values.sum(0))
+    rows = tersum.jax.report()[seen:].rewritten
+    assert [row.travels_as for row in rows] == ["exact (as bf16)", "exact"], rows
+    if jax.process_count() > 1:
+        # No rank sends less than its contributions to the others' chunks.
+        assert 0 < sent[0] <= 0.55 * sent[1], sent
     return got
+
+
+@check
+def denormals() -> np.ndarray:
+    """XLA's threads flush denormals to zero; sums do not, and have the same bits everywhere."""
+    mesh = line_mesh()
+    count = len(jax.devices())
+    integers = np.random.default_rng(SEED).integers(-500, 500, (count, 3001))
+    # Below 2^-126 a float32 is a denormal; scales of bfloat16 reach down to 2^-133.
+    tiny = np.ldexp(integers.astype(np.float32), -136)
+    results = []
+    for codec in ("exact", "int8/32", "int4/32"):
+        use(codec)
+        program = jax.jit(sharded(lambda x: lax.psum(x, "x"), mesh, P("x"), P()))
+        results.append(replicated(program(place(tiny, mesh, P("x"))))[0])
+    # Multiples of 2^-136: float32 holds each sum of them exactly.
+    np.testing.assert_array_equal(results[0].view(np.uint32), tiny.sum(0).view(np.uint32))
+    for result, steps in zip(results[1:], (127, 7), strict=True):
+        # A contribution and the sum lose half a step each; a step is a multiple of 2^-133.
+        step = np.ldexp(1.0, -127) / steps + np.ldexp(1.0, -133)
+        error = np.abs(result.astype(np.float64) - results[0]).max()
+        assert np.count_nonzero(result) > result.size // 2
+        assert error <= (count + count) * step / 2, (steps, error / step)
+    return np.array(results)
+
+
+@check
+def pmapped() -> np.ndarray:
+    use("exact")
+    seen = len(tersum.jax.report())
+    count, local = len(jax.devices()), len(jax.local_devices())
+    values = small_integers(count, 5003)
+    first = jax.process_index() * local
+    out = jax.pmap(lambda x: lax.psum(x, "i"), axis_name="i")(values[first : first + local])
+    expect_rewritten(seen, 1)
+    for part in shards(out):
+        np.testing.assert_array_equal(part.reshape(-1), values.sum(0))
+    return np.asarray(shards(out)[0])
 
 
 @check
