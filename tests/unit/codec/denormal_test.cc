@@ -13,28 +13,12 @@
 #include "codec/force_isa.h"
 #include "codec/kernels/numbers.h"
 #include "platform/fp_control.h"
-
-#if defined(__SSE2__)
-#include <xmmintrin.h>
-#endif
+#include "support/flush_denormals.h"
 
 namespace tersum {
 namespace {
 
-// Flush-to-zero and denormals-are-zero, as XLA's threads have them; restored at the end.
-class FlushDenormals {
- public:
-#if defined(__SSE2__)
-  FlushDenormals() : saved_(_mm_getcsr()) { _mm_setcsr(saved_ | 0x8040u); }
-  ~FlushDenormals() { _mm_setcsr(saved_); }
-  static constexpr bool kWorks = true;
-
- private:
-  unsigned saved_;
-#else
-  static constexpr bool kWorks = false;
-#endif
-};
+using testing::FlushDenormals;
 
 std::vector<float> tiny_values() {
   std::vector<float> values(1500);
