@@ -86,7 +86,7 @@ void CoalescedCall::make_buckets(size_t block) {
       direct.push_back(i);
       continue;
     }
-    const size_t padded = (count + block - 1) / block * block;
+    const size_t padded = padded_count(tensors_[i]);
     if (open.values + padded > bucket_values) close();
     order_.push_back(i);
     ++open.last;
@@ -148,12 +148,39 @@ CoalescedCall::Slot* CoalescedCall::take_idle() {
   return nullptr;
 }
 
+size_t CoalescedCall::padded_count(const TensorRef& tensor) const {
+  return (tensor.count + block_ - 1) / block_ * block_;
+}
+
+// Whether the bucket's inputs, and its outputs, lie in memory as pack() would put them: then copies
+// of them are of no use. Gradients often are views of one buffer.
+bool CoalescedCall::lies_packed(const Bucket& bucket) const {
+  const size_t value_bytes = element_bytes(type_);
+  const TensorRef& first = tensors_[order_[bucket.first]];
+  const auto* const input = static_cast<const std::byte*>(first.input);
+  const auto* const output = static_cast<const std::byte*>(first.output);
+  size_t bytes = 0;
+  for (uint32_t i = bucket.first; i < bucket.last; ++i) {
+    const TensorRef& tensor = tensors_[order_[i]];
+    if (tensor.count != padded_count(tensor) || tensor.input != input + bytes ||
+        tensor.output != output + bytes) {
+      return false;
+    }
+    bytes += tensor.count * value_bytes;
+  }
+  const auto in = reinterpret_cast<uintptr_t>(input);
+  const auto out = reinterpret_cast<uintptr_t>(output);
+  if (in % value_bytes != 0 || out % value_bytes != 0) return false;
+  // One tensor's output may be another one's input only when all have been read.
+  return in == out || in + bytes <= out || out + bytes <= in;
+}
+
 void CoalescedCall::pack(const Bucket& bucket, std::byte* to) const {
   const size_t value_bytes = element_bytes(type_);
   for (uint32_t i = bucket.first; i < bucket.last; ++i) {
     const TensorRef& tensor = tensors_[order_[i]];
     const size_t bytes = tensor.count * value_bytes;
-    const size_t padded = (tensor.count + block_ - 1) / block_ * block_ * value_bytes;
+    const size_t padded = padded_count(tensor) * value_bytes;
     std::memcpy(to, tensor.input, bytes);
     std::memset(to + bytes, 0, padded - bytes);
     to += padded;
@@ -165,7 +192,7 @@ void CoalescedCall::unpack(const Bucket& bucket, const std::byte* from) const {
   for (uint32_t i = bucket.first; i < bucket.last; ++i) {
     const TensorRef& tensor = tensors_[order_[i]];
     std::memcpy(tensor.output, from, tensor.count * value_bytes);
-    from += (tensor.count + block_ - 1) / block_ * block_ * value_bytes;
+    from += padded_count(tensor) * value_bytes;
   }
 }
 
@@ -179,7 +206,8 @@ void CoalescedCall::launch(Slot& slot) {
   }
   const Bucket& bucket = buckets_[slot.bucket];
   CallArguments arguments{Collective::kAllReduce, nullptr, nullptr, bucket.values, type_, op_, 0};
-  if (bucket.direct) {
+  slot.packed = bucket.values > 0 && !bucket.direct && !lies_packed(bucket);
+  if (!slot.packed && bucket.values > 0) {
     arguments.input = tensors_[order_[bucket.first]].input;
     arguments.output = tensors_[order_[bucket.first]].output;
   } else {
@@ -218,7 +246,7 @@ void CoalescedCall::on_bucket_end(void* slot, const Status& status) {
 
 void CoalescedCall::bucket_ended(Slot& slot, const Status& status) {
   const Bucket& bucket = buckets_[slot.bucket];
-  if (status.ok() && !bucket.direct) unpack(bucket, slot.scratch.get());
+  if (status.ok() && slot.packed) unpack(bucket, slot.scratch.get());
   bool first_failure = false;
   bool launches = true;
   {

@@ -1,10 +1,12 @@
 // CoalescedCall: many tensors reduced as one: packed into buckets, several of them in flight.
 //
 // Small tensors are copied one behind another into pooled buckets of kBucketBytes, each beginning
-// at a block of the codec so that none shares a scale with its neighbour; large ones travel as
-// calls of their own, uncopied. The first bucket is an ordinary call of the communicator and
-// thereby matched by order; its descriptor carries a checksum of all lengths, so ranks whose lists
-// differ hear of it there. The others run in the lane of all ranks under keys made from its number.
+// at a block of the codec so that none shares a scale with its neighbour. Large ones travel as
+// calls of their own, uncopied, and so does a bucket whose tensors lie in memory as they would in
+// it: that is each rank's own affair, what travels is the same. The first bucket is an ordinary
+// call of the communicator and thereby matched by order; its descriptor carries a checksum of all
+// lengths, so ranks whose lists differ hear of it there. The others run in the lane of all ranks
+// under keys made from its number.
 //
 // Thread safety: WorkImpl's part from any thread; buckets end on the progress role's thread, which
 // unpacks them and starts the next. Invariants: outputs are written between start() and the end. At
@@ -62,6 +64,7 @@ class CoalescedCall final : public WorkImpl, public std::enable_shared_from_this
   struct Slot {
     CoalescedCall* call = nullptr;
     size_t bucket = 0;
+    bool packed = false;  // its tensors were copied to scratch
     ScratchPool::Block scratch;
     std::shared_ptr<Operation> operation;
     bool idle = false;  // its bucket ended before the call had started
@@ -71,6 +74,8 @@ class CoalescedCall final : public WorkImpl, public std::enable_shared_from_this
   [[nodiscard]] uint64_t make_checksum() const;
   void launch(Slot& slot);
   Slot* take_idle();
+  [[nodiscard]] size_t padded_count(const TensorRef& tensor) const;
+  [[nodiscard]] bool lies_packed(const Bucket& bucket) const;
   void pack(const Bucket& bucket, std::byte* to) const;
   void unpack(const Bucket& bucket, const std::byte* from) const;
   static void on_bucket_end(void* slot, const Status& status);

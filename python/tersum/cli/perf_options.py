@@ -121,7 +121,7 @@ class LinkRow(Row, total=False):
     link_bits_per_s: int
     wire_bound_us: float  # what the link needs for wire_bytes: bytes * 8 * (1514/1448) / rate
     wire_ratio: float  # time_us / wire_bound_us
-    split: str  # "1000 coalesced", "1000 calls", "3 in flight"
+    split: str  # "1000 coalesced", "1000 scattered", "1000 calls", "3 in flight"
 
 
 @final

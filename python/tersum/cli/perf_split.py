@@ -1,7 +1,9 @@
 """``--coalesce`` and ``--in-flight``: one array cut into tensors, reduced in other ways than whole.
 
 Each is measured beside its alternative in the same run: N tensors coalesced beside N calls one
-after another, K calls in flight together beside one call of all.
+after another, K calls in flight together beside one call of all. Coalesced tensors are measured
+twice: as views that follow one another in one array, which are not copied, and ``scattered``, that
+is in the opposite order, as tensors with memory of their own are.
 """
 
 from __future__ import annotations
@@ -32,9 +34,9 @@ def contenders_of(group: Communicator, options: PerfOptions) -> list[Contender]:
         else:
             parts = options.coalesce
             chosen.append(_cut(contender, parts, f"{parts} calls", _one_by_one(group, contender)))
-            chosen.append(
-                _cut(contender, parts, f"{parts} coalesced", _coalesced(group, contender))
-            )
+            for name, backwards in (("coalesced", False), ("scattered", True)):
+                coalesced = _coalesced(group, contender, backwards)
+                chosen.append(_cut(contender, parts, f"{parts} {name}", coalesced))
         if options.in_flight > 1:
             parts = options.in_flight
             chosen.append(_cut(contender, parts, f"{parts} in flight", _together(group, contender)))
@@ -67,8 +69,10 @@ def _one_by_one(group: Communicator, contender: Contender) -> Make:
     return make
 
 
-def _coalesced(group: Communicator, contender: Contender) -> Make:
+def _coalesced(group: Communicator, contender: Contender, backwards: bool) -> Make:
     def make(xs: list[Values], outs: list[Values]) -> Call:
+        if backwards:
+            xs, outs = xs[::-1], outs[::-1]
         return lambda: group.all_reduce_coalesced(
             xs, "sum", contender.codec, contender.plan, out=outs
         )

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <random>
 #include <string>
 #include <thread>
@@ -74,9 +76,40 @@ class Coalesced : public ::testing::TestWithParam<ClusterKind> {
                                                    DataType::kFloat32, op, options);
   }
 
+  static void run_or_fail(Cluster& cluster, const std::function<Work(int, Communicator&)>& call) {
+    for (const Status& status : cluster.run(call)) {
+      EXPECT_TRUE(status.ok()) << status.to_string();
+    }
+  }
+
   std::vector<Tensors> inputs_;
   std::vector<Tensors> outputs_;
 };
+
+// Copies the tensors into `buffer`, one behind another; outputs lie `shift` values behind inputs.
+std::vector<TensorRef> views(const Tensors& tensors, std::vector<float>& buffer, size_t shift) {
+  buffer.clear();
+  for (const auto& values : tensors) buffer.insert(buffer.end(), values.begin(), values.end());
+  buffer.resize(buffer.size() + shift);
+  std::vector<TensorRef> refs;
+  float* at = buffer.data();
+  for (const auto& values : tensors) {
+    refs.push_back({at, at + shift, values.size()});
+    at += values.size();
+  }
+  return refs;
+}
+
+Tensors split(const std::vector<float>& buffer, size_t from, const std::vector<size_t>& lengths) {
+  Tensors tensors;
+  auto at = buffer.begin() + static_cast<std::ptrdiff_t>(from);
+  for (const size_t length : lengths) {
+    const auto end = at + static_cast<std::ptrdiff_t>(length);
+    tensors.emplace_back(at, end);
+    at = end;
+  }
+  return tensors;
+}
 
 TEST_P(Coalesced, ExactSumsOfEveryLength) {
   Cluster cluster(options_of(GetParam()));
@@ -161,6 +194,52 @@ TEST_P(Coalesced, InPlaceManyAtOnceAndBesideOtherCalls) {
   for (const auto& calls : plain) {
     for (const auto& values : calls) EXPECT_EQ(values[9'999], kRanks);
   }
+}
+
+// Tensors that are views of one buffer are not copied; the others' lie where they like.
+TEST_P(Coalesced, ViewsOfOneBufferGiveTheBitsOfScatteredTensors) {
+  // More than a bucket of 4 KiB each; at the end some whose lengths leave no view at a block.
+  std::vector<size_t> lengths(300, 1024);
+  lengths.insert(lengths.end(), {1000, 24, 2048});
+  make(lengths);
+  const size_t total = std::accumulate(lengths.begin(), lengths.end(), size_t{0});
+  Cluster cluster(options_of(GetParam()));
+  for (const char* const codec : {"exact", "int8/128"}) {
+    run_or_fail(cluster, [&](int rank, Communicator& communicator) {
+      return start(rank, communicator, ReduceOp::kSum, {codec});
+    });
+    const Tensors scattered = outputs_[0];
+    for (const size_t shift : {size_t{0}, total}) {
+      std::vector<std::vector<float>> buffers(kRanks);
+      run_or_fail(cluster, [&](int rank, Communicator& communicator) {
+        if (rank == 1) return start(rank, communicator, ReduceOp::kSum, {codec});
+        auto& buffer = buffers[static_cast<size_t>(rank)];
+        const auto refs = views(inputs_[static_cast<size_t>(rank)], buffer, shift);
+        return communicator.start_all_reduce_coalesced(refs, DataType::kFloat32, ReduceOp::kSum,
+                                                       {codec});
+      });
+      EXPECT_EQ(outputs_[1], scattered) << codec;
+      EXPECT_EQ(split(buffers[0], shift, lengths), scattered) << codec << ", shift " << shift;
+      EXPECT_EQ(split(buffers[2], shift, lengths), scattered) << codec << ", shift " << shift;
+    }
+  }
+}
+
+// Outputs that lie on other tensors' inputs: all inputs of a bucket are read before one is written.
+TEST_P(Coalesced, ViewsThatOverlapAreCopied) {
+  const std::vector<size_t> lengths(20, 1024);
+  make(lengths);
+  Cluster cluster(options_of(GetParam()));
+  run_or_fail(cluster, [&](int rank, Communicator& communicator) {
+    return start(rank, communicator, ReduceOp::kSum, {"exact"});
+  });
+  std::vector<std::vector<float>> buffers(kRanks);
+  run_or_fail(cluster, [&](int rank, Communicator& communicator) {
+    const auto index = static_cast<size_t>(rank);
+    return communicator.start_all_reduce_coalesced(views(inputs_[index], buffers[index], 100),
+                                                   DataType::kFloat32, ReduceOp::kSum, {"exact"});
+  });
+  for (const auto& buffer : buffers) EXPECT_EQ(split(buffer, 100, lengths), outputs_[0]);
 }
 
 TEST_P(Coalesced, NothingAtAllIsStillACallThatAllMustMake) {
