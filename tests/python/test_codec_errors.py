@@ -377,7 +377,9 @@ def worst_row(got: Data, data: Data) -> float:
     return float((wrong / np.linalg.norm(exact, axis=1)).max())
 
 
-@pytest.mark.parametrize("spec", ["int8+rows:4096", "int8/1024+rows:4096"])
+@pytest.mark.parametrize(
+    "spec", ["int8+rows:4096", "int8/1024+rows:4096", "sum8+rows:4096", "sum8/1024+rows:4096"]
+)
 def test_no_token_pays_for_another(run_group: Run, spec: str) -> None:
     """Section 3, ZeroQuant: token sizes log-normal(1), int8 two-step R = 8, worst token <= 0.02."""
     data = token_data()
@@ -388,11 +390,32 @@ def test_no_token_pays_for_another(run_group: Run, spec: str) -> None:
     assert worst_row(results[0], data) <= 0.02, f"seed {SEED}"
 
 
-def test_rows_that_are_no_multiple_of_a_block_share_none() -> None:
-    """Rows of 96 values of sizes far apart: blocks of 128 that straddle lose the small rows."""
+def narrow_rows(ranks: int) -> Data:
+    """Rows of 96 values of sizes far apart."""
     random = np.random.default_rng(SEED)
-    rows = random.standard_normal((500, 96)) * np.where(np.arange(500) % 2, 1000.0, 1.0)[:, None]
-    data = rows.astype(np.float32)[None]
+    sizes = np.where(np.arange(500) % 2, 1000.0, 1.0)[:, None]
+    return np.asarray(random.standard_normal((ranks, 500, 96)) * sizes, np.float32)
+
+
+@pytest.mark.parametrize("base", ["sum8", "sum8/64+hadamard", "sum8/64+sr"])
+def test_no_narrow_row_pays_for_another_in_a_sum(run_group: Run, base: str) -> None:
+    """Section 3, ZeroQuant: blocks must not straddle tokens, of shared scales either."""
+    data = narrow_rows(RANKS)
+
+    def body(group: tersum.Communicator) -> tuple[Any, Any]:
+        own = data[group.rank]
+        rows = base.replace("+", "+rows:96+", 1) if "+" in base else f"{base}+rows:96"
+        return group.all_reduce(own, codec=rows), group.all_reduce(own, codec=base)
+
+    results = run_group(RANKS, body)
+    assert all(rows.tobytes() == results[0][0].tobytes() for rows, _ in results), f"seed {SEED}"
+    assert worst_row(results[0][0], data) <= 0.02, f"seed {SEED}"
+    assert worst_row(results[0][1], data) > 0.5, f"seed {SEED}"
+
+
+def test_rows_that_are_no_multiple_of_a_block_share_none() -> None:
+    """Blocks of 128 that straddle rows of 96 lose the small ones."""
+    data = narrow_rows(1)
     assert worst_row(coded("int8/128", data.reshape(-1)), data) > 0.5, f"seed {SEED}"
     assert worst_row(coded("int8/128+rows:96", data.reshape(-1)), data) <= 0.02, f"seed {SEED}"
 

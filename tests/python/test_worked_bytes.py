@@ -15,7 +15,6 @@ import tersum
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
 
-import integer_sums
 import shared_scales
 from block_products import GOLDEN
 from channel_factors import factors_of, state_bytes
@@ -44,6 +43,8 @@ SUMS: dict[str, tuple[list[list[float]], int]] = {
     "sum8/32": (TERNARY, 0),
     "sum8:tensor": (TERNARY, 0),
     "sum8/32+hadamard": ([[64, *[0] * 31], [0, 32, *[0] * 30]], 0),
+    "sum8/32+rows:2": ([[100, -3, 0.25, 1], [27, 1, -0.5, 0.5]], 0),
+    "lut2/32+rows:3": ([[3, -1, 0, 0.5], [2.5, 1, -3, -0.25]], 0),
     "lut2/32": ([[3, -1, 0], [2.5, 1, -3]], 0),
     "sum:exp": ([[3, -4, 1], [-1, 0, -1]], 2**40 + 58_620),
 }
@@ -52,6 +53,8 @@ SUM_HEADS = {
     "sum8/32": "Worked, R = 3, `sum8/32`",
     "sum8:tensor": "Worked, R = 3, `sum8:tensor`",
     "sum8/32+hadamard": "Worked, R = 2, `sum8/32+hadamard`",
+    "sum8/32+rows:2": "Worked, R = 2, `sum8/32+rows:2`",
+    "lut2/32+rows:3": "Worked, R = 2, `lut2/32+rows:3`",
     "lut2/32": "Worked, R = 2, values (3, −1, 0)",
     "sum:exp": "Worked, R = 2, k = 1",
 }
@@ -116,7 +119,7 @@ def test_paragraphs_of_sums(text: str) -> None:
     """The sum's payload; and where contributions are no plain numbers, theirs."""
     values, key = SUMS[text]
     spec, ranks = parse_spec(text), len(values)
-    scales = integer_sums.shared_scales(spec, "float32", values)
+    scales = shared_scales.scale_bits(spec, "float32", values)
     codes = [
         shared_scales.codes(spec, ranks, row, scales, key + rank) for rank, row in enumerate(values)
     ]
