@@ -167,10 +167,15 @@ std::string_view refuse_adaptive(const FormatRow& row, const PlainSpec& spec) {
            "gain, and scales of a byte cost more";
   }
   if (spec.transforms()) return "a rotation spreads over its block what small blocks would confine";
-  const bool has_choice = spec.block > row.block_min && spec.block < row.block_max;
-  return has_choice ? ""
-                    : "blocks are shared out that are neither the smallest nor the largest; "
-                      "write 64, 128, 256 or 512";
+  if (spec.block == row.block_min) {
+    return "blocks of 32 are the smallest already, and have nothing to share out; write 64 or 128";
+  }
+  // Measured on values of sizes of their own: 1.2 times at 128, 1.5 at 256, 2.1 at 512.
+  constexpr uint32_t kLongest = 128;
+  return spec.block <= kLongest ? ""
+                                : "the bytes of so long blocks buy too few small ones to stay "
+                                  "within 1.25 times the error of blocks of 32; write 64 or 128, "
+                                  "or sparse, which costs long blocks less";
 }
 
 bool set_clip(std::string_view parameter, PlainSpec& spec) {

@@ -166,8 +166,11 @@ TEST(CodecSpec, ErrorsNameWhatModifiersStandOn) {
   EXPECT_THAT(error_of("five/64+adaptive"), HasSubstr("groups of 96"));
   EXPECT_THAT(error_of("fp8e5m2+adaptive"), HasSubstr("closer where values are small"));
   EXPECT_THAT(error_of("int4+hadamard+adaptive"), HasSubstr("a rotation spreads"));
-  EXPECT_THAT(error_of("int4/32+adaptive"), HasSubstr("write 64, 128, 256 or 512"));
-  EXPECT_THAT(error_of("int4/1024+adaptive"), HasSubstr("write 64, 128, 256 or 512"));
+  EXPECT_THAT(error_of("int4/32+adaptive"), HasSubstr("are the smallest already"));
+  for (const char* text : {"int4/256+adaptive", "nf4/512+adaptive", "int4/1024+adaptive"}) {
+    EXPECT_THAT(error_of(text), HasSubstr("1.25 times the error of blocks of 32")) << text;
+    EXPECT_THAT(error_of(text), HasSubstr("write 64 or 128, or sparse")) << text;
+  }
   EXPECT_THAT(error_of("bf16+rows:1"), HasSubstr("N from 2 to 65536"));
   EXPECT_THAT(error_of("bf16+rows:8+rows:8"), HasSubstr("stands twice"));
   EXPECT_THAT(error_of("int4+sparse:1%+sparse:2%"), HasSubstr("stands twice"));
