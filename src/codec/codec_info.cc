@@ -101,7 +101,9 @@ Result<double> codec_sum_bits(std::string_view spec, uint32_t ranks, DataType ty
   const double bits = 4.0 * static_cast<double>(bytes) / static_cast<double>(count);
   const SharedSums* const sums = codec.shared_sums();
   const bool has_blocks = sums != nullptr && ranks > 1 && sums->scale_block() > 0;
-  return bits + (has_blocks ? 16.0 / sums->scale_block() : 0);
+  if (!has_blocks) return bits;
+  return bits +
+         16.0 * static_cast<double>(shared_scale_count(*sums, count)) / static_cast<double>(count);
 }
 
 Result<double> codec_block_error_bound(std::string_view spec, double absmax, DataType type,

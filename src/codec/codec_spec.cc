@@ -157,6 +157,9 @@ ModifierFinding read_modifiers(const FormatRow& format, const SpecParts& parts, 
     }
     if (!refusal.empty()) return {ModifierFault::kRefused, row.name, &row, refusal};
   }
+  // What says nothing is not in normal form.
+  if (!format.has_blocks()) spec.rows = 0;
+  spec.nearest = false;
   return {};
 }
 

@@ -34,6 +34,7 @@ struct PlainSpec {
   bool shiftadd = false;  // integers under powers of two, added up as integers
   bool floor = false;     // scales by the floor rule of OCP MX instead of rounded up
   bool hops = false;      // may be coded again at every hop where that is refused otherwise
+  bool nearest = false;   // the default was spelled out; never in normal form
 
   [[nodiscard]] bool transforms() const { return flatten || hadamard || kronecker != 0; }
   friend auto operator<=>(const PlainSpec&, const PlainSpec&) = default;

@@ -1,6 +1,8 @@
 #include "codec/rows_codec.h"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +10,7 @@
 #include "base/check.h"
 #include "codec/codec_table.h"
 #include "codec/combine_checks.h"
+#include "codec/shared_sums.h"
 #include "codec/sparse_codec.h"
 
 namespace tersum {
@@ -15,13 +18,24 @@ namespace {
 
 class RowsCodec final : public Codec {
  public:
-  RowsCodec(const PlainSpec& spec, std::unique_ptr<const Codec> row)
+  // `row` is borrowed. `scales`: that ranks share, of a row. `gathered`: of sums, where it is known
+  // here.
+  RowsCodec(const PlainSpec& spec, const Codec& row, size_t scales = 0,
+            const Codec* gathered = nullptr)
       : plain_(spec),
         spec_(describe_spec(spec)),
-        row_(std::move(row)),
+        row_(&row),
         row_values_(spec.rows),
-        row_bytes_(row_->wire_bytes(spec.rows)) {
+        row_bytes_(row.wire_bytes(spec.rows)),
+        row_scales_(scales),
+        gathered_(gathered) {
     TERSUM_CHECK(spec.rows > 0 && spec.rows <= kRowMax);
+  }
+  RowsCodec(const PlainSpec& spec, std::unique_ptr<const Codec> row,
+            std::unique_ptr<const SharedSums> sums)
+      : RowsCodec(spec, *row) {
+    owned_row_ = std::move(row);
+    sums_ = std::move(sums);
   }
 
   [[nodiscard]] const CodecSpec& spec() const override { return spec_; }
@@ -35,7 +49,9 @@ class RowsCodec final : public Codec {
   [[nodiscard]] bool flattens() const override { return row_->flattens(); }
   [[nodiscard]] bool is_random() const override { return row_->is_random(); }
   [[nodiscard]] bool quantizes_own() const override { return row_->quantizes_own(); }
+  [[nodiscard]] const SharedSums* shared_sums() const override { return sums_.get(); }
   [[nodiscard]] const Codec& gathered(uint32_t ranks) const override {
+    if (gathered_ != nullptr) return *gathered_;
     if (plain_.sparse == 0) return *this;
     return intern_codec(gathered_spec(plain_, ranks), value_type());
   }
@@ -75,17 +91,22 @@ class RowsCodec final : public Codec {
   [[nodiscard]] size_t value_offset(size_t first) const {
     return first * element_bytes(value_type());
   }
-  static SlicePlace place_of(size_t first, const SlicePlace& slice) {
+  [[nodiscard]] SlicePlace place_of(size_t first, const SlicePlace& slice) const {
     SlicePlace place = slice;
     place.first += first;
+    if (place.scales != nullptr) place.scales += first / row_values_ * row_scales_;
     return place;
   }
 
   PlainSpec plain_;
   CodecSpec spec_;
-  std::unique_ptr<const Codec> row_;
+  std::unique_ptr<const Codec> owned_row_;
+  std::unique_ptr<const SharedSums> sums_;
+  const Codec* row_;
   size_t row_values_;
   size_t row_bytes_;
+  size_t row_scales_;
+  const Codec* gathered_;
 };
 
 void RowsCodec::decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,
@@ -130,10 +151,80 @@ void RowsCodec::combine(std::span<const std::byte* const> wires, const void* own
   }
 }
 
+// Sums of rows are those of the format row by row, under scales of their own.
+class RowsSums final : public SharedSums {
+ public:
+  RowsSums(const PlainSpec& spec, const SharedSums& row) : spec_(spec), row_(row) {
+    TERSUM_CHECK(row.scale_block() > 0);
+  }
+
+  [[nodiscard]] std::string refusal(uint32_t ranks) const override { return row_.refusal(ranks); }
+  [[nodiscard]] bool takes_partials() const override { return row_.takes_partials(); }
+  [[nodiscard]] bool takes_pairs() const override { return row_.takes_pairs(); }
+  [[nodiscard]] bool takes_replicas() const override { return row_.takes_replicas(); }
+  [[nodiscard]] bool is_random() const override { return row_.is_random(); }
+  [[nodiscard]] uint32_t scale_block() const override { return row_.scale_block(); }
+  [[nodiscard]] uint32_t scale_row() const override { return spec_.rows; }
+  void measure(const void* values, size_t count, uint32_t ranks, const SlicePlace& place,
+               uint16_t* scales) const override;
+  [[nodiscard]] const Codec& contributions(uint32_t ranks) const override {
+    return *codecs(ranks).contributions;
+  }
+  [[nodiscard]] const Codec& partials(uint32_t ranks) const override {
+    const Codecs& made = codecs(ranks);
+    return made.partials == nullptr ? *made.contributions : *made.partials;
+  }
+
+ private:
+  struct Codecs {
+    std::unique_ptr<const Codec> partials;  // null: those of contributions
+    std::unique_ptr<const Codec> contributions;
+  };
+
+  [[nodiscard]] const Codecs& codecs(uint32_t ranks) const;
+
+  PlainSpec spec_;
+  const SharedSums& row_;
+  mutable std::mutex mutex_;
+  mutable std::map<uint32_t, Codecs> codecs_;
+};
+
+void RowsSums::measure(const void* values, size_t count, uint32_t ranks, const SlicePlace& place,
+                       uint16_t* scales) const {
+  const auto* const from = static_cast<const std::byte*>(values);
+  const size_t value_bytes = element_bytes(contributions(ranks).value_type());
+  for (size_t first = 0; first < count; first += spec_.rows) {
+    SlicePlace row = place;
+    row.first += first;
+    row_.measure(from + first * value_bytes, std::min<size_t>(spec_.rows, count - first), ranks,
+                 row, scales + shared_scale_at(*this, first));
+  }
+}
+
+const RowsSums::Codecs& RowsSums::codecs(uint32_t ranks) const {
+  const std::lock_guard lock(mutex_);
+  const auto [entry, is_new] = codecs_.try_emplace(ranks);
+  Codecs& made = entry->second;
+  if (!is_new) return made;
+  const Codec& contribution = row_.contributions(ranks);
+  const Codec& partial = row_.partials(ranks);
+  const size_t scales = scales_in_row(*this);
+  if (&partial != &contribution) {
+    made.partials = std::make_unique<RowsCodec>(spec_, partial, scales);
+  }
+  made.contributions =
+      std::make_unique<RowsCodec>(spec_, contribution, scales, made.partials.get());
+  return made;
+}
+
 }  // namespace
 
 std::unique_ptr<Codec> make_rows_codec(const PlainSpec& spec, std::unique_ptr<const Codec> row) {
-  return std::make_unique<RowsCodec>(spec, std::move(row));
+  std::unique_ptr<const SharedSums> sums;
+  if (row->shared_sums() != nullptr) {
+    sums = std::make_unique<RowsSums>(spec, *row->shared_sums());
+  }
+  return std::make_unique<RowsCodec>(spec, std::move(row), std::move(sums));
 }
 
 }  // namespace tersum

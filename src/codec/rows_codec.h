@@ -3,7 +3,8 @@
 //
 // Thread safety: codecs are immutable; a thread's first combine allocates its scratch. Layout of a
 // slice: the payloads of its rows, one after the other. Slices begin at row starts (block() is the
-// row), so only the last row may be shorter.
+// row), so only the last row may be shorter. Scales that ranks share (shared_sums.h) follow each
+// other in the same way, row by row; codecs of a number of ranks are made at its first call.
 #pragma once
 
 #include <memory>

@@ -49,8 +49,7 @@ Status Operation::begin_scales() {
 
 SliceLimits Operation::scale_limits() const {
   SliceLimits limits = member_->limits;
-  const size_t block = std::max<size_t>(sums_->scale_block(), 1);
-  const size_t wanted = kValuesPerSlice / block * sizeof(uint16_t);
+  const size_t wanted = kValuesPerSlice / values_per_scale(*sums_) * sizeof(uint16_t);
   limits.slice_bytes = std::min(limits.slice_bytes, wanted);
   limits.least_slice_bytes = limits.slice_bytes;
   return limits;
@@ -75,16 +74,21 @@ bool Operation::measure_whole() {
 // The scales of a slice that this rank is about to hand in.
 void Operation::measure_own(const PlanRun& run, const ChunkRole& role, uint32_t slice) {
   if (!run.of_scales || sums_->scale_block() == 0) return;
-  const size_t block = sums_->scale_block();
+  const size_t row = sums_->scale_row();
   const size_t per_part = shared_scale_count(*sums_, request_.count);
   size_t scale = run.plan->slice_begin(role, slice);
   const size_t end = scale + run.plan->slice_count(role, slice);
   while (scale < end) {
     const size_t within = scale % per_part;
-    const size_t here = std::min(end - scale, per_part - within);
+    size_t here = std::min(end - scale, per_part - within);
+    // The rest of a row before whole ones.
+    if (row > 0 && within % scales_in_row(*sums_) > 0) {
+      here = std::min(here, scales_in_row(*sums_) - within % scales_in_row(*sums_));
+    }
+    const size_t first = first_under_scale(*sums_, within);
     // A part's last block may be short.
-    const size_t values = std::min(here * block, request_.count - within * block);
-    measure_values(scale / per_part * request_.count + within * block, values);
+    const size_t last = std::min(first_under_scale(*sums_, within + here), request_.count);
+    measure_values(scale / per_part * request_.count + first, last - first);
     scale += here;
   }
 }
@@ -101,10 +105,9 @@ void Operation::measure_values(size_t first, size_t count) {
 
 // Of the block that begins at value `first` of the array, or holds it.
 size_t Operation::scale_index(size_t first) const {
-  const size_t block = sums_->scale_block();
-  if (block == 0) return 0;
+  if (sums_->scale_block() == 0) return 0;
   return first / request_.count * shared_scale_count(*sums_, request_.count) +
-         first % request_.count / block;
+         shared_scale_at(*sums_, first % request_.count);
 }
 
 // A slice can be coded, added to or decoded: every rank has put its scales into those it needs.

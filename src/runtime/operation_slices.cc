@@ -33,7 +33,7 @@ constexpr size_t kStreamedBytesMin = 2048;
 // Slices of one kind of work in one advance(), of at most `most`. Scales keep ahead of the codes
 // that wait for them.
 int Operation::slice_budget(const PlanRun& run, int most) const {
-  const size_t each = run.of_scales ? std::max<size_t>(sums_->scale_block(), 1) : 1;
+  const size_t each = run.of_scales ? values_per_scale(*sums_) : 1;
   const size_t values = run.of_scales ? 2 * kValuesPerAdvance : kValuesPerAdvance;
   const size_t slices = values / (run.plan->slice_values * each);
   return std::clamp(static_cast<int>(std::min<size_t>(slices, kJobsPerAdvance)), 1, most);

@@ -138,8 +138,11 @@ ChannelState choose_channels(FuzzInput& input) {
 }
 
 // Any, of as many blocks as there can be.
-std::vector<uint16_t> choose_scales(FuzzInput& input, const Codec& codec, size_t count) {
-  std::vector<uint16_t> scales(count / codec.block() + 1);
+std::vector<uint16_t> choose_scales(FuzzInput& input, const Codec& codec, const SharedSums& sums,
+                                    size_t count) {
+  const bool in_rows = sums.scale_row() > 0;
+  std::vector<uint16_t> scales(1 +
+                               (in_rows ? shared_scale_count(sums, count) : count / codec.block()));
   const Bytes bits = input.bytes(scales.size() * 2);
   std::memcpy(scales.data(), bits.data(), bits.size());
   return scales;
@@ -197,7 +200,7 @@ Case choose_case(FuzzInput& input) {
             clip,
             std::move(channels),
             first};
-  if (shares) made.scales = choose_scales(input, codec, count);
+  if (shares) made.scales = choose_scales(input, codec, *named.shared_sums(), count);
   return made;
 }
 

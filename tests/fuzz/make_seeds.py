@@ -51,7 +51,8 @@ CLIP_OF_2 = [0, 131]
 #: +flatten, where the slice lies and a state.
 BY_BITS = 6
 BITS_FLATTEN, BITS_FLOOR_SPARSE, BITS_SR = 1 << 3, 1 << 10 | 1 << 2, 1 << 12
-BITS_HADAMARD = 1 << 4
+BITS_HADAMARD, BITS_ROWS = 1 << 4, 1 << 1
+ROWS_OF_37 = [35, 0]
 STATE_OF_5 = [1, 3, 0, 130, 131, 120, 0, 140]
 LARGEST = struct.unpack("<f", bytes.fromhex("ffff7f7f"))[0]
 
@@ -83,6 +84,10 @@ def write_any_bytes(rows: Sequence[Format]) -> None:
             choice = [BY_BITS, BITS_HADAMARD, 0]
             made = seed(row, choice, FLOAT32, len(near), any_bytes, values)
             (CORPUS / f"{name}_hadamard").write_bytes(made)
+        if name in ("sum8", "lut2"):
+            choice = [BY_BITS, BITS_ROWS, 0, *ROWS_OF_37]
+            made = seed(row, choice, FLOAT32, len(near), any_bytes, values)
+            (CORPUS / f"{name}_rows").write_bytes(made)
     int4 = len(PLAIN) + [format.name for format in rows].index("int4")
     nf4 = len(PLAIN) + [format.name for format in rows].index("nf4")
     for name, row, choice in (

@@ -221,7 +221,7 @@ def test_specs(run_group: Run) -> None:
         "shiftadd+clip:learned": "no power of two",
         "int4+clip:learned+shiftadd": "no power of two",
         "int4+clip:learned+feedback": "owed without end",
-        "int4+rows:64+clip:learned": "one for the whole array",
+        "int4+rows:64+clip:learned": "one scale for the whole array",
         "int4+sparse:1%+clip:learned": "one of the two",
         "int4/64+clip:learned+mixed": "that a clip replaces",
         "int4/64+clip:learned+adaptive": "that a clip replaces",

@@ -48,6 +48,7 @@ ROWS += ["nvfp4+rows:256", "nf4/64+rows:256+hadamard", "int6/32+rows:1024+sparse
 #: Of sums, whose integers or exponents are added as they are.
 SUMS = ["sum8/256", "sum8/32+sr", "sum8:tensor", "sum8:tensor+sr", "lut2", "lut2+sr", "sum:exp"]
 SUMS += ["sum8/256+hadamard", "sum8/32+hadamard+sr", "sum8:tensor+hadamard"]
+SUMS += ["sum8/256+rows:64", "sum8/32+rows:512+hadamard+sr", "lut2/64+rows:32", "lut2/32+rows:8+sr"]
 
 
 def contribute(group: tersum.Communicator, data: Data, **how: Any) -> Any:

@@ -63,11 +63,20 @@ SPECS = [
     "int3/128+KRONECKER+mixed",
     "sum8/256",
     "sum8/32+sr",
+    f"sum8/32+rows:{ROW}",
+    f"sum8/64+rows:{ROW}+hadamard+sr",
     "sum8:tensor",
+    "sum8:tensor+sr",
     "sum8/256+hadamard",
+    "sum8/64+hadamard+sr",
     "sum8:tensor+hadamard",
     "lut2",
+    "lut2+sr",
+    f"lut2+rows:{ROW}",
     "sum:exp",
+    # The first call of a site teaches their levels.
+    "kmeans:4/64",
+    f"kmeans:16/32+rows:{ROW}",
     "bf16",
 ]
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import integer_sums
 import shared_scales
 from channel_factors import factors_of
 from check_clips import check_clip, check_refused_clip, check_states
@@ -96,7 +95,7 @@ def check_sum(line: str) -> list[str]:
     spec, ranks, count = parse_spec(text), int(ranks_text), int(count_text)
     flat = [float(x) for x in decode("exact", dtype, ranks * count, values)]
     rows = [flat[begin : begin + count] for begin in range(0, ranks * count, count)]
-    scales = integer_sums.shared_scales(spec, dtype, rows)
+    scales = shared_scales.scale_bits(spec, dtype, rows)
     wrong = []
     if struct.pack(f"<{len(scales)}H", *scales) != scales_hex:
         wrong.append(f"{name} {text} {dtype}: the reference finds other scales")

@@ -87,15 +87,17 @@ def shared_scales(spec: Spec, dtype: str, rows: Rows) -> list[int]:
     return scales
 
 
-def codes(spec: Spec, ranks: int, row: list[float], scales: list[int], key: int) -> list[int]:
-    """A contribution, as numbers."""
+def codes(
+    spec: Spec, ranks: int, row: list[float], scales: list[int], key: int, first: int = 0
+) -> list[int]:
+    """A contribution, as numbers; ``first``: the place of its first value in the array."""
     block = block_of(spec, len(row))
     # Of a block that is beyond its type the scale says so.
     values = coded_values(spec, "float32", row)
     out: list[int] = []
     for i, bits in enumerate(scales):
         part = values[i * block : (i + 1) * block]
-        numbers = [random_half(key, i * block + j) for j in range(len(part))]
+        numbers = [random_half(key, first + i * block + j) for j in range(len(part))]
         scale = bfloat16(bits)
         coded = codes_of(format_for(spec, ranks), part, scale, numbers if spec.random else None)
         out += [code - 256 if code > LEVELS else code for code in coded]

@@ -276,9 +276,17 @@ def two_step(spec: str, data: npt.NDArray[np.float32], seed: int = 0) -> Array:
 
 def shared_sum(spec: str, data: npt.NDArray[np.float32], seed: int = 0) -> Array:
     """The sum over the ranks (rows) of integers under scales that they share; ``seed``: of +sr.
-    With +hadamard of whole blocks, turned back once."""
+    With +hadamard of whole blocks, turned back once. With +rows, which the block divides or which
+    are shorter than it, row by row."""
     parsed = parse_spec(spec)
     ranks, count = data.shape
+    if 0 < parsed.rows < parsed.block:
+        assert not parsed.hadamard
+        filled = np.zeros((ranks, count // parsed.rows, parsed.block), np.float32)
+        filled[:, :, : parsed.rows] = data.reshape(ranks, -1, parsed.rows)
+        whole = shared_sum(without(spec, f"rows:{parsed.rows}"), filled.reshape(ranks, -1), seed)
+        return whole.reshape(-1, parsed.block)[:, : parsed.rows].reshape(-1)
+    assert parsed.rows % parsed.block == 0
     has_blocks = parsed.base == "sum8"
     levels = 127.0 if has_blocks else float(127 // ranks)
     if parsed.base == HALVES.name:

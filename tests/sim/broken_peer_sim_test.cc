@@ -85,7 +85,8 @@ class BrokenPeerSim : public ::testing::TestWithParam<const char*> {};
 TEST_P(BrokenPeerSim, ASliceOfAnyOtherLengthIsNamed) {
   const std::string codec = GetParam();
   // A chunk of whole blocks for each rank.
-  const size_t count = codec.starts_with("sum") ? 1100 : kCount;
+  const bool is_long = codec.starts_with("sum") || codec.find("adaptive") != std::string::npos;
+  const size_t count = is_long ? 1100 : kCount;
   for (const FlowPhase phase :
        {FlowPhase::kReduce, FlowPhase::kGather, FlowPhase::kScaleReduce, FlowPhase::kScaleGather}) {
     MessageHeader whole;
@@ -112,8 +113,11 @@ TEST_P(BrokenPeerSim, ASliceOfAnyOtherLengthIsNamed) {
 
 INSTANTIATE_TEST_SUITE_P(Codecs, BrokenPeerSim,
                          ::testing::Values("exact", "int8/32", "int6/32+hadamard", "nvfp4",
-                                           "int4/32+sparse:0.5%", "int4/32+mixed", "sum8/256",
-                                           "sum8:tensor", "sum:exp", "lut2/32"));
+                                           "int4/32+sparse:0.5%", "int4/32+mixed",
+                                           "int8/32+rows:40", "int4/64+adaptive",
+                                           "int8/32+shiftadd", "mxint8+shiftadd", "kmeans:4/32",
+                                           "int4/32+clip:learned", "sum8/256", "sum8/32+rows:25",
+                                           "sum8:tensor", "sum:exp", "lut2/32", "lut2/32+rows:10"));
 
 TEST(BrokenPeer, AFlowThatThePlanDoesNotHaveIsNamed) {
   const auto other_chunk = [](MessageHeader& got) { got.chunk = 77; };

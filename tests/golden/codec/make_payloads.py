@@ -237,7 +237,7 @@ def layout_cases() -> list[tuple[str, str, str, list[Number]]]:
             ("empty", spec, "float32", []),
         ]
     cases += [("steps", f"int{bits}/32+mixed", "float32", steps[:230]) for bits in (4, 5, 6, 7)]
-    blocks = ("int8/512", "int2/64", "nf4/256", "int7/128", "int3/64", "int6/128")
+    blocks = ("int8/64", "int2/64", "nf4/128", "int7/128", "int3/64", "int6/128")
     # Sizes over more octaves than the steps below one exponent reach, and the largest scales.
     octaves: list[Number] = [x * 2.0 ** (-i // 24) for i, x in enumerate(normal(700))]
     for spec in blocks:

@@ -16,7 +16,6 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "reference"))
 sys.path.insert(0, str(HERE))
 
-import integer_sums  # noqa: E402
 import shared_scales  # noqa: E402
 from format_table import parse_spec  # noqa: E402
 from make_payloads import BFLOAT16_MAX, FLOAT32_MAX, Number, normal, pack, unpack  # noqa: E402
@@ -161,13 +160,44 @@ def turned_cases() -> list[Case]:
     return cases
 
 
+def row_cases() -> list[Case]:
+    """Rows shorter than a block, no multiple of one, and of several; the last one short."""
+    lost = rows(4, 70)
+    lost[1][40] = math.nan
+    lost[2][69] = -math.inf
+    sizes = [[x * 10.0 ** (i // 40 % 3) for i, x in enumerate(row)] for row in rows(4, 220)]
+    worked: list[list[Number]] = [[100.0, -3.0, 0.25, 1.0], [27.0, 1.0, -0.5, 0.5]]
+    pairs: list[list[Number]] = [[3.0, -1.0, 0.0, 0.5], [2.5, 1.0, -3.0, -0.25]]
+    cases: list[Case] = [
+        ("worked_example", "sum8/32+rows:2", "float32", worked),
+        ("worked_example", "lut2/32+rows:3", "float32", pairs),
+        ("lost_blocks", "sum8/32+rows:20", "float32", lost),
+        ("lost_blocks", "lut2+rows:33", "float16", lost),
+        ("zeros", "sum8/32+rows:3", "float32", [[0.0, -0.0] * 20, [0.0] * 40]),
+        ("denormal", "lut2+rows:7", "float32", rows(4, 37, 2.0**-133)),
+    ]
+    for spec in (
+        "sum8/32+rows:40",
+        "sum8/32+rows:40+sr",
+        "sum8/32+rows:96+hadamard",
+        "lut2+rows:3",
+    ):
+        cases.append(("sizes", spec, "float32", sizes))
+    for spec in ("sum8/64+rows:100+hadamard+sr", "lut2/64+rows:66+sr", "sum8/256+rows:77"):
+        for dtype in ("float16", "bfloat16"):
+            cases.append(("sizes", spec, dtype, sizes))
+    cases.append(("normal_9_300", "sum8/32+rows:64", "float32", rows(9, 300)))
+    cases.append(("normal_16_67", "lut2/32+rows:2", "float32", rows(16, 67)))
+    return cases
+
+
 def line_of(name: str, text: str, dtype: str, ranks: list[list[Number]], key: int) -> str:
     """One case."""
     spec, size, count = parse_spec(text), len(ranks), len(ranks[0])
     arrays = [pack(dtype, row) for row in ranks]
     # What the type rounds away is gone before a codec sees it.
     values = [unpack(dtype, array) for array in arrays]
-    scales = integer_sums.shared_scales(spec, dtype, values)
+    scales = shared_scales.scale_bits(spec, dtype, values)
     codes = [shared_scales.codes(spec, size, row, scales, key + r) for r, row in enumerate(values)]
     sums = shared_scales.add(spec, codes, key)
     decoded = [
@@ -191,6 +221,7 @@ def main() -> None:
     # A case's keys are those of its place: what is new stands behind.
     cases.append(("worked_example", "sum8:tensor", "float32", WORKED))
     cases += turned_cases()
+    cases += row_cases()
     lines = [line_of(*case, 977 * i + 2**40) for i, case in enumerate(cases)]
     (HERE / "sums.txt").write_text("\n".join(lines) + "\n")
 

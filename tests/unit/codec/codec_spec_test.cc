@@ -32,7 +32,19 @@ TEST(CodecSpec, NormalForms) {
         {"sum8", "sum8/256"},
         {"sum8/32+sr", "sum8/32+sr"},
         {"sum8+sr+hadamard", "sum8/256+hadamard+sr"},
+        {"sum8+sr+rows:96+hadamard", "sum8/256+rows:96+hadamard+sr"},
         {"sum8:tensor+hadamard", "sum8:tensor/1024+hadamard"},
+        {"lut2+rows:4096", "lut2/32+rows:4096"},
+        // What has no blocks has none that rows could cut.
+        {"bf16+rows:4096", "bf16"},
+        {"exact+rows:2", "exact"},
+        // The default, spelled out.
+        {"int4+nearest+hadamard", "int4/128+hadamard"},
+        {"sum8+nearest+rows:8", "sum8/256+rows:8"},
+        {"mxfp8+nearest", "mxfp8:e4m3/32"},
+        {"kmeans:16+nearest", "kmeans:16/64"},
+        {"bf16+nearest", "bf16"},
+        {"exact+nearest+rows:3", "exact"},
         {"lut2", "lut2/32"},
         {"sum:exp", "sum:exp/1024"},
         {"nf4+sparse:0.20%", "nf4/64+sparse:0.2%"},
@@ -89,16 +101,36 @@ TEST(CodecSpec, ErrorsNameWhatIsAllowed) {
   }
   EXPECT_THAT(error_of("bf16/32"), HasSubstr("write \"bf16\""));
   EXPECT_THAT(error_of("exact/32"), HasSubstr("write \"exact\""));
+  EXPECT_THAT(error_of("mxfp8/64"), HasSubstr("it is always 32"));
+  EXPECT_THAT(error_of("nvfp4/32"), HasSubstr("it is always 16"));
+  EXPECT_THAT(error_of("auto"), HasSubstr("a call's choice"));
+}
+
+TEST(CodecSpec, ErrorsNameWhatAFormatOfSumsTakes) {
+  for (const char* modifier : {"flatten", "sparse:1%", "feedback", "adaptive", "clip:learned"}) {
+    const std::string spec = std::string("sum8+") + modifier;
+    EXPECT_THAT(error_of(spec), HasSubstr("takes rows, hadamard and sr alone")) << spec;
+  }
+  EXPECT_THAT(error_of("lut2+hadamard"), HasSubstr("takes rows and sr alone"));
+  EXPECT_THAT(error_of("sum8:tensor+flatten"), HasSubstr("takes hadamard and sr alone"));
+  EXPECT_THAT(error_of("sum:exp+hadamard"), HasSubstr("takes no modifier"));
+  for (const char* text : {"sum8:tensor+rows:8", "sum8:tensor+hadamard+rows:8", "sum:exp+rows:8",
+                           "int4+clip:learned+rows:8"}) {
+    EXPECT_THAT(error_of(text), HasSubstr("by definition, so that there are no blocks")) << text;
+  }
+  EXPECT_THAT(error_of("sum8+hadamard+flatten"), HasSubstr("is refused: "));
+}
+
+TEST(CodecSpec, ErrorsNameWhatModifiersStandOn) {
   EXPECT_THAT(error_of("int4/32+hadamar"), HasSubstr("unknown modifier \"hadamar\""));
   EXPECT_THAT(error_of("int4+"), HasSubstr("unknown modifier \"\""));
   EXPECT_THAT(error_of("int4+hadamard+hadamard"), HasSubstr("stands twice"));
   EXPECT_THAT(error_of("bf16+hadamard"), HasSubstr("takes no modifier"));
-  for (const char* modifier : {"flatten", "rows:8", "sparse:1%", "feedback", "adaptive"}) {
-    const std::string spec = std::string("sum8+") + modifier;
-    EXPECT_THAT(error_of(spec), HasSubstr("takes hadamard and sr alone")) << spec;
-  }
-  EXPECT_THAT(error_of("lut2+hadamard"), HasSubstr("takes sr alone"));
-  EXPECT_THAT(error_of("sum8+hadamard+flatten"), HasSubstr("is refused: "));
+  EXPECT_THAT(error_of("int4+nearest+sr"), HasSubstr("write one of them"));
+  EXPECT_THAT(error_of("int4+sr+nearest"), HasSubstr("write one of them"));
+  EXPECT_THAT(error_of("sum:exp+nearest"), HasSubstr("rounded at random as it is"));
+  EXPECT_THAT(error_of("int4+nearest+nearest"), HasSubstr("stands twice"));
+  EXPECT_THAT(error_of("int4+nearest:up"), HasSubstr("is written \"nearest\""));
   EXPECT_THAT(error_of("int8+floor"), HasSubstr("only the MX formats"));
   EXPECT_THAT(error_of("nvfp4+hops"), HasSubstr("only the MX formats"));
   EXPECT_THAT(error_of("mxfp4+shiftadd"), HasSubstr("only int2 to int8 and mxint8"));
@@ -126,7 +158,6 @@ TEST(CodecSpec, ErrorsNameWhatIsAllowed) {
   for (const char* text : {"int8+mixed", "int2+mixed", "nf4+mixed", "bf16+mixed", "mxint8+mixed"}) {
     EXPECT_THAT(error_of(text), HasSubstr("only int3 to int7")) << text;
   }
-  EXPECT_THAT(error_of("auto"), HasSubstr("a call's choice"));
   EXPECT_THAT(error_of("int4+mixed+adaptive"), HasSubstr("blocks of one size"));
   EXPECT_THAT(error_of("int4+mixed:2"), HasSubstr("is written \"mixed\""));
   EXPECT_THAT(error_of("mxfp4+adaptive"), HasSubstr("one size only"));
@@ -135,13 +166,15 @@ TEST(CodecSpec, ErrorsNameWhatIsAllowed) {
   EXPECT_THAT(error_of("five/64+adaptive"), HasSubstr("groups of 96"));
   EXPECT_THAT(error_of("fp8e5m2+adaptive"), HasSubstr("closer where values are small"));
   EXPECT_THAT(error_of("int4+hadamard+adaptive"), HasSubstr("a rotation spreads"));
-  EXPECT_THAT(error_of("int4/32+adaptive"), HasSubstr("write 64, 128, 256 or 512"));
-  EXPECT_THAT(error_of("int4/1024+adaptive"), HasSubstr("write 64, 128, 256 or 512"));
-  EXPECT_THAT(error_of("bf16+rows:8"), HasSubstr("no blocks"));
+  EXPECT_THAT(error_of("int4/32+adaptive"), HasSubstr("are the smallest already"));
+  for (const char* text : {"int4/256+adaptive", "nf4/512+adaptive", "int4/1024+adaptive"}) {
+    EXPECT_THAT(error_of(text), HasSubstr("1.25 times the error of blocks of 32")) << text;
+    EXPECT_THAT(error_of(text), HasSubstr("write 64 or 128, or sparse")) << text;
+  }
+  EXPECT_THAT(error_of("bf16+rows:1"), HasSubstr("N from 2 to 65536"));
+  EXPECT_THAT(error_of("bf16+rows:8+rows:8"), HasSubstr("stands twice"));
   EXPECT_THAT(error_of("int4+sparse:1%+sparse:2%"), HasSubstr("stands twice"));
   EXPECT_THAT(error_of("exact+sparse:1%"), HasSubstr("no blocks"));
-  EXPECT_THAT(error_of("mxfp8/64"), HasSubstr("it is always 32"));
-  EXPECT_THAT(error_of("nvfp4/32"), HasSubstr("it is always 16"));
 }
 
 TEST(CodecTable, WhatACodecCannotServeTakesTheExactPath) {

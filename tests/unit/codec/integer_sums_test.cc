@@ -149,7 +149,7 @@ void check_chain(const GoldenSum& golden) {
 
 TEST(IntegerSums, AreTheGoldenOnesOnEveryInstructionSet) {
   const std::vector<GoldenSum> all = golden_sums();
-  ASSERT_GE(all.size(), 99u) << TERSUM_GOLDEN_SUMS;
+  ASSERT_GE(all.size(), 119u) << TERSUM_GOLDEN_SUMS;
   for (const GoldenSum& golden : all) {
     for (const std::string& isa : available_isas()) {
       SCOPED_TRACE(golden.name + " " + isa);
@@ -164,7 +164,8 @@ TEST(IntegerSums, AreTheGoldenOnesOnEveryInstructionSet) {
 
 class IntegerSumsOf : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Specs, IntegerSumsOf,
-                         testing::Values("sum8/64+sr", "sum8/64+hadamard", "sum8/64+hadamard+sr"));
+                         testing::Values("sum8/64+sr", "sum8/64+hadamard", "sum8/64+hadamard+sr",
+                                         "sum8/64+rows:160+hadamard+sr", "sum8/64+rows:40"));
 
 // Slices may be cut at any block, and parts of them decoded, across tiles.
 TEST_P(IntegerSumsOf, ACutSliceHasTheSameCodesAndValues) {
@@ -174,7 +175,7 @@ TEST_P(IntegerSumsOf, ACutSliceHasTheSameCodesAndValues) {
   const Codec& whole = codec_of(GetParam());
   const Codec& codec = whole.shared_sums()->partials(kRanks);
   const Floats values = normal_floats(kSeed, kCount);
-  Scales shared((kCount + 63) / 64, 0);
+  Scales shared(shared_scale_count(*whole.shared_sums(), kCount), 0);
   whole.shared_sums()->measure(values.data(), kCount, kRanks, {}, shared.data());
   SlicePlace place;
   place.scales = shared.data();
@@ -188,7 +189,7 @@ TEST_P(IntegerSumsOf, ACutSliceHasTheSameCodesAndValues) {
   EXPECT_EQ(parts, back);
   SlicePlace rest = place;
   rest.first = kCut;
-  rest.scales += kCut / 64;
+  rest.scales += shared_scale_at(*whole.shared_sums(), kCut);
   Bytes wire_rest(codec.wire_bytes(kCount - kCut));
   codec.encode(values.data() + kCut, kCount - kCut, wire_rest.data(), rest);
   codec.decode(wire_rest.data(), kCount - kCut, parts.data(), rest);
@@ -242,6 +243,26 @@ TEST(IntegerSums, RoundedAtRandomTheyHaveNoBias) {
     EXPECT_GT(bias, 0.95) << spec << ", seed " << kSeed;
     EXPECT_LT(bias, 1.05) << spec << ", seed " << kSeed;
   }
+}
+
+// Rows that blocks do not fill have a scale for what is left, and one for each shorter row.
+TEST(IntegerSums, ScalesAreThoseOfRows) {
+  struct Shape {
+    const char* spec;
+    size_t count, scales, at, first;  // at: the scale of the last value; first: under it
+  };
+  for (const Shape& shape :
+       {Shape{"sum8/64", 1000, 16, 15, 960}, Shape{"sum8/64+rows:100", 1000, 20, 19, 964},
+        Shape{"sum8/64+rows:100", 950, 19, 18, 900}, Shape{"lut2/32+rows:3", 10, 4, 3, 9},
+        Shape{"sum8/32+rows:64", 97, 4, 3, 96}}) {
+    SCOPED_TRACE(shape.spec);
+    const SharedSums& sums = *codec_of(shape.spec).shared_sums();
+    EXPECT_EQ(shared_scale_count(sums, shape.count), shape.scales);
+    EXPECT_EQ(shared_scale_at(sums, shape.count - 1), shape.at);
+    EXPECT_EQ(first_under_scale(sums, shape.at), shape.first);
+  }
+  EXPECT_EQ(values_per_scale(*codec_of("sum8/64+rows:100").shared_sums()), 50u);
+  EXPECT_EQ(codec_of("sum8/64+rows:100").block(), 100u);
 }
 
 TEST(IntegerSums, WideCodesComeBackAtEveryWidth) {
@@ -364,15 +385,15 @@ TEST(IntegerSums, WhatAResidualTakesBeyondTheTypeIsLostWithItsBlock) {
   EXPECT_EQ(shared[1], 0x7fc0);
 }
 
-TEST(IntegerSums, TakeUpTo127RanksAndTwoModifiers) {
+TEST(IntegerSums, TakeUpTo127RanksAndThreeModifiers) {
   EXPECT_EQ(codec_of("sum8").spec().to_string(), "sum8/256");
   EXPECT_EQ(codec_of("sum8").shared_sums()->refusal(127), "");
   EXPECT_NE(codec_of("sum8").shared_sums()->refusal(128), "");
   EXPECT_EQ(codec_of("int8").shared_sums(), nullptr);
   EXPECT_TRUE(codec_of("sum8+sr").is_random());
   EXPECT_EQ(codec_of("sum8:tensor+sr+hadamard").spec().to_string(), "sum8:tensor/1024+hadamard+sr");
-  for (const char* modifier : {"flatten", "rows:64", "sparse:1%", "feedback", "mixed", "adaptive",
-                               "shiftadd", "floor", "hops"}) {
+  for (const char* modifier :
+       {"flatten", "sparse:1%", "feedback", "mixed", "adaptive", "shiftadd", "floor", "hops"}) {
     const auto found =
         find_codec("sum8+" + std::string(modifier), DataType::kFloat32, ReduceOp::kSum);
     ASSERT_FALSE(found.ok()) << modifier;

@@ -214,8 +214,8 @@ TEST(AdaptiveCodec, TakesNoMoreThanScalesOfTwoBytesAndTheirCuts) {
   for (const size_t count : {0, 1024, 2048, 65'536}) {
     EXPECT_EQ(adaptive.wire_bytes(count), plain.wire_bytes(count) + (count / 128 + 3) / 4) << count;
   }
-  // 992 values are at least 5 blocks, 1,000 have a short one beside them.
-  EXPECT_EQ(codec_of("int4/512+adaptive").wire_bytes(1000), size_t{1 + 2 + 6 + 500});
+  // 96 values are at least 2 blocks, 97 have a short one beside them.
+  EXPECT_EQ(adaptive.wire_bytes(97), size_t{1 + 1 + 3 + 49});
   // Never more blocks than cells: 28 of 32, but 2 of 2.
   EXPECT_EQ(codec_of("int4/64+adaptive").wire_bytes(1024), size_t{1 + 7 + 28 + 512});
   EXPECT_EQ(codec_of("int4/64+adaptive").wire_bytes(33), size_t{1 + 1 + 2 + 17});

@@ -53,6 +53,8 @@ constexpr Shape kShapes[] = {
     {DataType::kFloat16, ReduceOp::kAverage, "int8/64+sparse:10%+hadamard"},
     {DataType::kFloat32, ReduceOp::kSum, "sum8/64"},
     {DataType::kBFloat16, ReduceOp::kAverage, "sum8"},
+    {DataType::kFloat32, ReduceOp::kAverage, "sum8/64+rows:200"},
+    {DataType::kFloat16, ReduceOp::kSum, "sum8/32+rows:33+hadamard+sr"},
     {DataType::kFloat16, ReduceOp::kSum, "sum8/32+sr"},
     {DataType::kBFloat16, ReduceOp::kSum, "sum8/64+hadamard"},
     {DataType::kFloat32, ReduceOp::kAverage, "sum8:tensor+hadamard"},

@@ -113,6 +113,36 @@ TEST_P(PairedCallsOf, GiveTheTreeOfMeansByEveryPlan) {
   }
 }
 
+// Row by row, each as an array of its own: no step belongs to two of them, nor a byte.
+TEST_P(PairedCallsOf, GiveThoseOfEveryRow) {
+  const int size = GetParam();
+  Cluster cluster = make_cluster(size);
+  for (const size_t row : {3, 50, 96}) {
+    const std::string codec = "lut2+rows:" + std::to_string(row);
+    for (const size_t count : {1, 7, 96, 3011}) {
+      const std::vector<Floats> ranks = random_ranks(size, count);
+      Floats expected;
+      for (size_t begin = 0; begin < count; begin += row) {
+        std::vector<Floats> parts;
+        for (const Floats& rank : ranks) {
+          const size_t end = std::min(begin + row, count);
+          parts.emplace_back(rank.begin() + static_cast<std::ptrdiff_t>(begin),
+                             rank.begin() + static_cast<std::ptrdiff_t>(end));
+        }
+        const Floats own = expected_sum(parts, 1);
+        expected.insert(expected.end(), own.begin(), own.end());
+      }
+      for (const PlanKind plan : kPlans) {
+        const auto sums =
+            call(cluster, ranks, Collective::kAllReduce, ReduceOp::kAverage, {codec, plan, 0});
+        for (const Floats& sum : sums) {
+          EXPECT_EQ(sum, expected) << codec << " " << plan_kind_name(plan) << " count " << count;
+        }
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Sizes, PairedCallsOf, ::testing::Values(2, 4, 8, 16));
 
 TEST(PairedCalls, RaggedPartsOfAReduceScatterAreThoseOfTheSum) {

@@ -147,6 +147,39 @@ TEST_P(SharedSumsOf, EveryPlanGivesTheBitsOfTheIntegerSum) {
   }
 }
 
+// Each row as an array of its own.
+Floats expected_rows(const std::vector<Floats>& ranks, size_t row, size_t block, float divisor) {
+  Floats sums;
+  for (size_t begin = 0; begin < ranks[0].size(); begin += row) {
+    std::vector<Floats> parts;
+    for (const Floats& rank : ranks) {
+      const size_t end = std::min(begin + row, rank.size());
+      parts.emplace_back(rank.begin() + static_cast<std::ptrdiff_t>(begin),
+                         rank.begin() + static_cast<std::ptrdiff_t>(end));
+    }
+    const Floats own = expected_sum(parts, block, divisor);
+    sums.insert(sums.end(), own.begin(), own.end());
+  }
+  return sums;
+}
+
+// reference/codecs.md section 3, ZeroQuant: blocks must not straddle tokens.
+TEST_P(SharedSumsOf, EveryPlanGivesTheBitsOfRowsToo) {
+  const int size = GetParam();
+  Cluster cluster = make_cluster(size);
+  for (const size_t row : {3, 100, 192, 5000}) {
+    const std::string spec = "sum8/64+rows:" + std::to_string(row);
+    for (const size_t count : {1, 2, 100, 1009, 20011}) {
+      const std::vector<Floats> ranks = random_ranks(size, count);
+      const Floats expected = expected_rows(ranks, row, 64, static_cast<float>(size));
+      for (const PlanKind plan : kPlans) {
+        EXPECT_EQ(all_reduce(cluster, ranks, ReduceOp::kAverage, {spec, plan, 0}), expected)
+            << spec << " " << plan_kind_name(plan) << " count " << count;
+      }
+    }
+  }
+}
+
 // One scale, and levels so few that the sum of all fits 8 bits.
 TEST_P(SharedSumsOf, EveryPlanGivesThoseOfOneScaleToo) {
   const int size = GetParam();
@@ -165,7 +198,8 @@ TEST_P(SharedSumsOf, EveryPlanGivesThoseOfOneScaleToo) {
 TEST_P(SharedSumsOf, EveryPlanGivesTheBitsOfTransformedSumsToo) {
   const int size = GetParam();
   Cluster cluster = make_cluster(size);
-  for (const char* spec : {"sum8/64+hadamard", "sum8:tensor+hadamard"}) {
+  for (const char* spec :
+       {"sum8/64+hadamard", "sum8:tensor+hadamard", "sum8/64+rows:200+hadamard"}) {
     for (const size_t count : {1, 64, 1025, 10007}) {
       const std::vector<Floats> ranks = random_ranks(size, count);
       for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage}) {
@@ -185,17 +219,20 @@ INSTANTIATE_TEST_SUITE_P(Sizes, SharedSumsOf, ::testing::Values(2, 3, 4, 5, 8));
 // Random numbers follow from seed, rank, call and place: a call of the same number is the same.
 TEST(SharedSums, RandomRoundingIsTheSameByEveryPlanToo) {
   const std::vector<Floats> ranks = random_ranks(4, 9001);
-  Floats first;
-  for (const PlanKind plan : kPlans) {
-    Cluster cluster = make_cluster(4);
-    const Floats sums = all_reduce(cluster, ranks, ReduceOp::kSum, {"sum8/64+sr", plan, 0});
-    if (first.empty()) first = sums;
-    EXPECT_EQ(sums, first) << plan_kind_name(plan);
+  for (const char* spec : {"sum8/64+sr", "sum8/64+rows:100+sr"}) {
+    Floats first;
+    for (const PlanKind plan : kPlans) {
+      Cluster cluster = make_cluster(4);
+      const Floats sums = all_reduce(cluster, ranks, ReduceOp::kSum, {spec, plan, 0});
+      if (first.empty()) first = sums;
+      EXPECT_EQ(sums, first) << spec << " " << plan_kind_name(plan);
+    }
+    EXPECT_NE(first, expected_sum(ranks, 64, 1));
   }
-  EXPECT_NE(first, expected_sum(ranks, 64, 1));
 }
 
-TEST(SharedSums, RaggedPartsOfAReduceScatterAreThoseOfTheSum) {
+// `row` 0: there are none.
+void check_scattered_parts(const std::string& spec, size_t row) {
   constexpr int kSize = 3;
   Cluster cluster = make_cluster(kSize);
   for (const size_t count : {1, 63, 1009}) {
@@ -206,7 +243,7 @@ TEST(SharedSums, RaggedPartsOfAReduceScatterAreThoseOfTheSum) {
         const auto r = static_cast<size_t>(rank);
         return communicator.start_reduce_scatter(ranks[r].data(), outputs[r].data(), count,
                                                  DataType::kFloat32, ReduceOp::kSum,
-                                                 {"sum8/64", plan, 0});
+                                                 {spec, plan, 0});
       });
       for (const Status& status : statuses) ASSERT_TRUE(status.ok()) << status.to_string();
       for (size_t part = 0; part < kSize; ++part) {
@@ -215,9 +252,18 @@ TEST(SharedSums, RaggedPartsOfAReduceScatterAreThoseOfTheSum) {
           const auto begin = rank.begin() + static_cast<std::ptrdiff_t>(part * count);
           own.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(count));
         }
-        EXPECT_EQ(outputs[part], expected_sum(own, 64, 1)) << plan_kind_name(plan) << " " << part;
+        EXPECT_EQ(outputs[part],
+                  row == 0 ? expected_sum(own, 64, 1) : expected_rows(own, row, 64, 1))
+            << plan_kind_name(plan) << " " << part;
       }
     }
+  }
+}
+
+TEST(SharedSums, RaggedPartsOfAReduceScatterAreThoseOfTheSum) {
+  check_scattered_parts("sum8/64", 0);
+  for (const size_t row : {3, 100, 2000}) {
+    check_scattered_parts("sum8/64+rows:" + std::to_string(row), row);
   }
 }
 
@@ -319,6 +365,12 @@ TEST(SharedSums, ManyTensorsShareScalesToo) {
     const Floats expected = expected_sum(inputs[t], 64, 1);
     for (const Floats& output : tensors[t]) EXPECT_EQ(output, expected) << "tensor " << t;
   }
+  tensors = inputs;
+  sum_list(cluster, tensors, "sum8/64+rows:100");
+  for (size_t t = 0; t < tensors.size(); ++t) {
+    const Floats expected = expected_rows(inputs[t], 100, 64, 1);
+    for (const Floats& output : tensors[t]) EXPECT_EQ(output, expected) << "rows, tensor " << t;
+  }
 }
 
 // Scales are the maximum over all ranks: values that only one of them has must not be lost.
@@ -335,6 +387,10 @@ TEST(SharedSums, WhatIsNotFiniteOnOneRankIsLostOnAll) {
     for (size_t i = 0; i < sums.size(); ++i) {
       const bool is_lost = i / 64 == 1 || i / 64 == 4;
       ASSERT_EQ(std::isnan(sums[i]), is_lost) << plan_kind_name(plan) << " value " << i;
+    }
+    const Floats rows = all_reduce(cluster, ranks, ReduceOp::kSum, {"sum8/64+rows:80", plan, 0});
+    for (size_t i = 0; i < rows.size(); ++i) {
+      ASSERT_EQ(std::isnan(rows[i]), (i >= 64 && i < 80) || i >= 240) << i;
     }
   }
 }
