@@ -226,8 +226,9 @@ class Communicator {
   Status reset_feedback();
 
   // Measures what the group's links, memory and codecs do, for calls with codec "auto" and plans
-  // left open; about 200 ms. Collective; blocks. A table that an earlier group of the same hosts
-  // kept is taken instead if it still holds, unless `fresh`. Errors are those of a collective.
+  // left open; up to 200 ms. Collective; blocks. What this group has found before, or else what an
+  // earlier group of the same hosts kept, is taken instead if a few calls show that it still holds,
+  // unless `fresh`. Errors are those of a collective.
   Status tune(bool fresh = false);
 
   // What a call with these arguments would take, and why. `count` as in the call; not collective.

@@ -41,11 +41,12 @@ class LearnedState(CopyCalls):
     _core: CoreCommunicator
 
     def tune(self, *, fresh: bool = False) -> None:
-        """Measures links, memory and codecs (about 200 ms) for calls with ``codec="auto"`` and for
+        """Measures links, memory and codecs (up to 200 ms) for calls with ``codec="auto"`` and for
         plans left open.
 
-        Collective; blocks. The first call with ``codec="auto"`` does it if nobody has. A table kept
-        by an earlier group of the same hosts is taken if it still holds, unless ``fresh``.
+        Collective; blocks. The first call with ``codec="auto"`` does it if nobody has. What this
+        group has found before, or else what an earlier group of the same hosts kept, is taken if a
+        few calls show that it still holds, unless ``fresh``.
         """
         self._core.tune(fresh)
 

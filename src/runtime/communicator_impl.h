@@ -19,6 +19,7 @@
 #include "runtime/start_call.h"
 #include "runtime/tuning/error_samples.h"
 #include "runtime/tuning/path_choice.h"
+#include "runtime/tuning/tuner.h"
 #include "runtime/tuning/tuning_rules.h"
 #include "runtime/tuning/tuning_table.h"
 #include "tersum/communicator.h"
@@ -63,6 +64,9 @@ class CommunicatorImpl {
   Status load_feedback(std::span<const std::byte> saved);
   Status reset_feedback();
   Status tune(bool fresh);
+  // The same with another way to run its calls: on a virtual clock somebody else drives them.
+  Status tune_by(bool fresh, const RunCall& run_call);
+  [[nodiscard]] const std::string& tuning_key() const { return tuning_key_; }
   [[nodiscard]] Result<PathChoice> choose(const CallArguments& arguments,
                                           const CallOptions& call_options);
 
@@ -83,6 +87,8 @@ class CommunicatorImpl {
                              std::string& codec, std::span<const TensorRef> tensors = {});
   // Of a call that leaves nothing open.
   Status run_settled(const CallArguments& arguments, const CallOptions& call_options);
+  Status tune_once();                                       // unless it is tuned
+  Status tune_locked(bool fresh, const RunCall& run_call);  // with tuning_mutex_ held
   // Has the group measure what codecs do to the call's values if that is due. Blocks then, as
   // tuning does, and lowers what is left of the call's time.
   Status sample_errors(const PathContext& context, const CallArguments& arguments,
