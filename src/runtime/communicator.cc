@@ -13,7 +13,6 @@
 #include "runtime/process_node.h"
 #include "runtime/rendezvous.h"
 #include "runtime/tuning/list_sample.h"
-#include "runtime/tuning/tuning_key.h"
 
 namespace tersum {
 namespace {
@@ -60,8 +59,9 @@ Result<std::shared_ptr<const Topology>> read_topology(const CommunicatorOptions&
   return topology;
 }
 
-// The most ranks that any host has.
+// The most ranks that any host has; 1 where hosts are not known.
 int most_together(const std::vector<int>& host_of) {
+  if (host_of.empty()) return 1;
   std::vector<int> ranks(host_of.size());
   for (const int host : host_of) ++ranks[static_cast<size_t>(host)];
   return *std::max_element(ranks.begin(), ranks.end());
@@ -257,9 +257,12 @@ Result<Communicator> CommunicatorImpl::split(int color, int key) {
   TERSUM_RETURN_IF_ERROR(check_wires(*member_, members));
   std::vector<RankPlace> places;
   std::vector<int> old_ranks;
+  std::vector<std::string> addresses;
+  const auto new_size = static_cast<int>(members.size());
   int new_rank = 0;
   for (const auto& [unused, old_rank] : members) {
     old_ranks.push_back(old_rank);
+    if (!addresses_.empty()) addresses.push_back(addresses_[static_cast<size_t>(old_rank)]);
     if (old_rank == member_->rank) new_rank = static_cast<int>(places.size());
     RankPlace place;
     place.process = member_->places[static_cast<size_t>(old_rank)].process;
@@ -268,13 +271,21 @@ Result<Communicator> CommunicatorImpl::split(int color, int key) {
   }
   const uint64_t group = derive_group_id(member_->group, split_number, color);
   std::vector<int> hosts = hosts_of_part(member_->host_of, old_ranks);
-  auto member = std::make_shared<Member>(progress_, group, new_rank, std::move(places),
-                                         member_->limits, false, topology_of_hosts(hosts));
+  // As a group has them that met as one: the same messages, and a tuning that holds for both.
+  const SliceLimits limits =
+      hosts.empty() ? member_->limits : slice_limits(options_, most_together(hosts) == new_size);
+  auto member = std::make_shared<Member>(progress_, group, new_rank, std::move(places), limits,
+                                         false, topology_of_hosts(hosts));
   member->host_of = std::move(hosts);
   member->flatten.set_every(options_.flatten_every);
   member->rounding_seed = derive_group_id(member_->rounding_seed, split_number, color);
   progress_->execute([&](Node& node) { node.register_member(member); });
-  return Communicator(std::make_shared<CommunicatorImpl>(progress_, member, options_, false));
+  // A part has no wires of its own to name: all its ranks are neighbours.
+  CommunicatorOptions options = options_;
+  options.topology.clear();
+  auto impl = std::make_shared<CommunicatorImpl>(progress_, member, std::move(options), false);
+  impl->set_tuning(std::move(addresses), rules_, most_together(member->host_of));
+  return Communicator(std::move(impl));
 }
 
 Result<Communicator> create_on(const std::shared_ptr<Progress>& progress, int rank, int size,
@@ -311,8 +322,7 @@ Result<Communicator> create_on(const std::shared_ptr<Progress>& progress, int ra
   member->rounding_seed = options.rounding_seed;
   progress->execute([&](Node& node) { node.register_member(member); });
   auto impl = std::make_shared<CommunicatorImpl>(progress, member, options, true);
-  impl->set_tuning(make_tuning_key(meeting.addresses, options), std::move(rules).value(),
-                   most_together(meeting.host_of));
+  impl->set_tuning(meeting.addresses, std::move(rules).value(), most_together(meeting.host_of));
   return Communicator(std::move(impl));
 }
 

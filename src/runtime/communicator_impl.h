@@ -32,13 +32,11 @@ class CommunicatorImpl {
   // token of its own, to be forgotten at the end.
   CommunicatorImpl(std::shared_ptr<Progress> progress, std::shared_ptr<Member> member,
                    CommunicatorOptions options, bool admitted);
-  // Before the first call: what the group's tuning is kept under, the user's rules, and how many
-  // ranks share a machine, where most do.
-  void set_tuning(std::string key, std::vector<TuningRule> rules, int ranks_together) {
-    tuning_key_ = std::move(key);
-    rules_ = std::move(rules);
-    ranks_together_ = ranks_together;
-  }
+  // Before the first call: where each rank's process is, which names what the group's tuning is
+  // kept under (none: nothing is kept); the user's rules; and how many ranks share a machine, where
+  // most do.
+  void set_tuning(std::vector<std::string> addresses, std::vector<TuningRule> rules,
+                  int ranks_together);
   ~CommunicatorImpl();
   CommunicatorImpl(const CommunicatorImpl&) = delete;
   CommunicatorImpl& operator=(const CommunicatorImpl&) = delete;
@@ -112,7 +110,8 @@ class CommunicatorImpl {
   const std::shared_ptr<ScratchPool> scratch_;
   std::mutex close_mutex_;
   bool closed_ = false;
-  uint64_t splits_ = 0;  // under member_->mutex
+  uint64_t splits_ = 0;                 // under member_->mutex
+  std::vector<std::string> addresses_;  // by rank
   std::string tuning_key_;
   std::vector<TuningRule> rules_;
   int ranks_together_ = 1;

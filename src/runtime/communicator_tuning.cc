@@ -11,6 +11,7 @@
 #include "runtime/tuning/list_sample.h"
 #include "runtime/tuning/path_choice.h"
 #include "runtime/tuning/tuner.h"
+#include "runtime/tuning/tuning_key.h"
 
 namespace tersum {
 namespace {
@@ -34,6 +35,14 @@ std::vector<double> measure_list(const CallArguments& arguments, std::span<const
 }
 
 }  // namespace
+
+void CommunicatorImpl::set_tuning(std::vector<std::string> addresses, std::vector<TuningRule> rules,
+                                  int ranks_together) {
+  tuning_key_ = addresses.empty() ? std::string() : make_tuning_key(addresses, options_);
+  addresses_ = std::move(addresses);
+  rules_ = std::move(rules);
+  ranks_together_ = ranks_together;
+}
 
 bool CommunicatorImpl::leaves_open(const CallOptions& call_options) const {
   return call_options.codec == "auto" || call_options.max_rel_error != 0 ||

@@ -81,6 +81,38 @@ def test_the_table_is_kept_and_a_damaged_one_measured_again(
         assert again != damaged and again.split("\n")[0] == kept.split("\n")[0]
 
 
+def test_parts_of_a_group_share_their_tuning_with_groups_of_the_same_hosts(
+    run_group: Run, own_cache: Path
+) -> None:
+    def halves(group: tersum.Communicator) -> Any:
+        half = group.split(group.rank % 2)
+        assert half is not None
+        half.tune()
+        sums = half.all_reduce(np.ones(5, np.float32), codec="auto")
+        return half.choose("all_reduce", 1 << 16).options, float(sums[0])
+
+    assert all(options and total == 2 for options, total in run_group(4, halves))
+    (of_pairs,) = own_cache.iterdir()  # both halves are pairs of this host
+
+    def whole(group: tersum.Communicator) -> None:
+        group.tune()
+
+    run_group(2, whole)
+    assert list(own_cache.iterdir()) == [of_pairs], "that met as a pair: the same table"
+    run_group(3, whole)
+    assert len(list(own_cache.iterdir())) == 2
+
+
+def test_parts_of_a_group_keep_its_rules(run_group: Run) -> None:
+    def body(group: tersum.Communicator) -> Any:
+        half = group.split(group.rank // 2)
+        assert half is not None
+        return half.choose("all_reduce", 5000, max_rel_error=0.9)[:2]
+
+    rules = "all_reduce:0-inf:int4/64:one_shot"
+    assert run_group(4, body, tuning_rules=rules) == [("int4/64", "one_shot")] * 4
+
+
 def test_without_a_cache_folder_nothing_is_written(
     run_group: Run, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

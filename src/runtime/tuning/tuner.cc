@@ -251,8 +251,8 @@ Status Tuning::agree_on_largest(std::vector<double>& values) {
                    exact);
 }
 
-// The group's own table, or the cache's, if it still tells the truth; else empty. What is kept for a
-// group whose own table does not hold is that table, so it is not asked.
+// The group's own table, or the cache's, if it still tells the truth; else empty. What is kept for
+// a group whose own table does not hold is that table, so it is not asked.
 Result<TuningTable> Tuning::table_that_holds() {
   TuningTable table;
   if (request_.known != nullptr) {

@@ -131,6 +131,15 @@ TEST(TuningKey, NamesHostsAndNetworksButNotProcesses) {
   EXPECT_NE(make_tuning_key({here, here}, wired), key);
 }
 
+TEST(TuningKey, OfTwoRanksIsThePairOfHostsAndOfMoreTheirArrangement) {
+  const std::string a = "boot=11;net=5;pid=1;port=700;";
+  const std::string b = "boot=12;net=5;pid=1;port=700;";
+  const CommunicatorOptions options;
+  EXPECT_EQ(make_tuning_key({a, b}, options), make_tuning_key({b, a}, options));
+  EXPECT_NE(make_tuning_key({a, b}, options), make_tuning_key({a, a}, options));
+  EXPECT_NE(make_tuning_key({a, a, b, b}, options), make_tuning_key({a, b, a, b}, options));
+}
+
 TEST(TuningRules, ParseAndFind) {
   const auto rules =
       parse_tuning_rules("all_reduce:0-64k:exact:one_shot,all_reduce:64k-inf:int8/64:*").value();
