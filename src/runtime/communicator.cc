@@ -9,6 +9,7 @@
 #include "platform/environment.h"
 #include "runtime/communicator_impl.h"
 #include "runtime/deadline.h"
+#include "runtime/environment_options.h"
 #include "runtime/group_id.h"
 #include "runtime/process_node.h"
 #include "runtime/rendezvous.h"
@@ -30,9 +31,9 @@ Status check_membership(int rank, int size, const CommunicatorOptions& options) 
     return invalid_argument("timeout_ms is " + std::to_string(options.timeout_ms) +
                             "; pass a positive number of milliseconds");
   }
-  if (options.slice_bytes < 4096 || options.slice_bytes > kPayloadBytesMax / 2) {
-    return invalid_argument("slice_bytes is " + std::to_string(options.slice_bytes) +
-                            "; pass 4096.." + std::to_string(kPayloadBytesMax / 2));
+  if (options.slice_bytes < kSliceBytesMin || options.slice_bytes > kSliceBytesMax) {
+    return invalid_argument("slice_bytes is " + std::to_string(options.slice_bytes) + "; pass " +
+                            std::to_string(kSliceBytesMin) + ".." + std::to_string(kSliceBytesMax));
   }
   if (options.window_bytes < options.slice_bytes) {
     return invalid_argument("window_bytes is below slice_bytes; pass at least " +
@@ -331,9 +332,12 @@ Result<Communicator> Communicator::create(int rank, int size, const std::shared_
                                           std::string_view name) {
   TERSUM_RETURN_IF_ERROR(check_membership(rank, size, options));
   if (store == nullptr) return invalid_argument("store is null; pass open_store(\"tcp://…\", …)");
-  auto acquired = acquire_process_node(options, rank, size);
+  Result<CommunicatorOptions> from_environment = with_environment(options);
+  if (!from_environment.ok()) return from_environment.status();
+  CommunicatorOptions complete = std::move(from_environment).value();
+  TERSUM_RETURN_IF_ERROR(check_membership(rank, size, complete));
+  auto acquired = acquire_process_node(complete, rank, size);
   if (!acquired.ok()) return acquired.status();
-  CommunicatorOptions complete = options;
   if (complete.tuning_rules.empty()) {
     complete.tuning_rules = environment_variable("TERSUM_TUNE").value_or("");
   }
@@ -487,6 +491,10 @@ void Communicator::close() {
 }
 
 Status Communicator::tune(bool fresh) { return impl_ ? impl_->tune(fresh) : no_communicator(); }
+
+std::optional<LinkSpeed> Communicator::link_speed() const {
+  return impl_ ? impl_->link_speed() : std::nullopt;
+}
 
 Result<PathChoice> Communicator::choose(Collective collective, size_t count, DataType type,
                                         ReduceOp op, const CallOptions& options) const {

@@ -64,6 +64,7 @@ class CommunicatorImpl {
   Status tune(bool fresh);
   // The same with another way to run its calls: on a virtual clock somebody else drives them.
   Status tune_by(bool fresh, const RunCall& run_call);
+  [[nodiscard]] std::optional<LinkSpeed> link_speed();
   [[nodiscard]] const std::string& tuning_key() const { return tuning_key_; }
   [[nodiscard]] Result<PathChoice> choose(const CallArguments& arguments,
                                           const CallOptions& call_options);

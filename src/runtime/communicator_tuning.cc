@@ -8,6 +8,7 @@
 #include "runtime/coalesced_call.h"
 #include "runtime/communicator_impl.h"
 #include "runtime/tuning/call_time.h"
+#include "runtime/tuning/link_speed.h"
 #include "runtime/tuning/list_sample.h"
 #include "runtime/tuning/path_choice.h"
 #include "runtime/tuning/tuner.h"
@@ -169,6 +170,11 @@ void CommunicatorImpl::expect_time(const CallArguments& arguments, PlanKind plan
   const CodingPlace place{member_->size(), ranks_together_, cpus_of_ranks(ranks_together_)};
   const auto seconds = expected_seconds(*table_, place, arguments, choice.codec, plan);
   if (seconds) choice.seconds = *seconds;
+}
+
+std::optional<LinkSpeed> CommunicatorImpl::link_speed() {
+  const std::lock_guard lock(choice_mutex_);
+  return table_ == nullptr ? std::nullopt : link_speed_of(*table_, member_->size());
 }
 
 Status CommunicatorImpl::tune(bool fresh) {

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "runtime/tuning/tuner.h"
@@ -306,6 +307,35 @@ double expected_by(Cluster& cluster) {
     EXPECT_EQ(seconds.back(), seconds.front());
   }
   return seconds.front();
+}
+
+// In a simulated network both are known: 2 ranks have one link, of 3 each sends over two.
+TEST_F(TuningSim, LatencyAndRateOfTheLinksAreFound) {
+  for (const auto& [size, latency_ns, rate] :
+       {std::tuple(2, 20'000, 1e9), {2, 100'000, 1e9}, {2, 200'000, 1e8}, {3, 50'000, 5e8}}) {
+    ClusterOptions options = sim_cluster(size, 5);
+    options.network.latency_ns = latency_ns;
+    options.network.jitter_ns = 0;
+    options.network.reorder_probability = 0;
+    options.network.bandwidth_bytes_per_s = rate;
+    Cluster cluster(options);
+    EXPECT_FALSE(cluster.at(0).link_speed().has_value()) << "nobody tuned";
+    TuningTogether(cluster).tune_communicators();
+    ASSERT_TRUE(cluster.at(0).link_speed().has_value()) << size << ' ' << rate;
+    const LinkSpeed speed = *cluster.at(0).link_speed();
+    const double sent_per_s = rate * (size - 1);
+    EXPECT_NEAR(speed.bytes_per_second / sent_per_s, 1, 0.1) << size << ' ' << rate;
+    EXPECT_NEAR(speed.latency_seconds / (1e-9 * latency_ns), 1, 0.1) << size << ' ' << rate;
+    EXPECT_EQ(cluster.at(size - 1).link_speed()->bytes_per_second, speed.bytes_per_second);
+  }
+}
+
+TEST_F(TuningSim, ARateBehindALongLatencyIsNotMadeUp) {
+  ClusterOptions options = sim_cluster(2, 6);
+  options.network.latency_ns = kNsPerMs;
+  Cluster cluster(options);
+  TuningTogether(cluster).tune_communicators();
+  EXPECT_FALSE(cluster.at(0).link_speed().has_value());
 }
 
 // What a program does that calls tune() between its epochs.
