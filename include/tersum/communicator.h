@@ -72,6 +72,12 @@ struct PathChoice {
   std::vector<PathOption> options;  // what was weighed, best first
 };
 
+// What tuning found of a group's links.
+struct LinkSpeed {
+  double latency_seconds = 0;   // of one hop, with what ranks do about it
+  double bytes_per_second = 0;  // that a rank sends, over all its links together, while it receives
+};
+
 // One tensor of all_reduce_coalesced: `count` elements from `input` to `output`, which may be the
 // same array.
 struct TensorRef {
@@ -226,9 +232,15 @@ class Communicator {
   Status reset_feedback();
 
   // Measures what the group's links, memory and codecs do, for calls with codec "auto" and plans
-  // left open; about 200 ms. Collective; blocks. A table that an earlier group of the same hosts
-  // kept is taken instead if it still holds, unless `fresh`. Errors are those of a collective.
+  // left open; up to 200 ms. Collective; blocks. What this group has found before, or else what an
+  // earlier group of the same hosts kept, is taken instead if a few calls show that it still holds,
+  // unless `fresh`. Errors are those of a collective.
   Status tune(bool fresh = false);
+
+  // Latency and rate, as the times of tuning's exact calls have them; nullopt in a group that was
+  // not tuned, whose ranks do not all have links to each other, or whose links have a latency that
+  // hides their rate from all that fits into a tuning. Not collective.
+  [[nodiscard]] std::optional<LinkSpeed> link_speed() const;
 
   // What a call with these arguments would take, and why. `count` as in the call; not collective.
   // A codec that is left open in a group that was not tuned is kInvalidArgument: tune() first.

@@ -115,9 +115,11 @@ struct CommunicatorOptions {
   // first communicator's choice counts.
   uint16_t listen_port = 0;
   TransportKind transport = TransportKind::kAuto;
-  // TCP connections per pair of processes; 0 takes the measured default.
+  // TCP connections per pair of processes; 0 takes the measured default. TERSUM_STREAMS comes
+  // first.
   int tcp_streams = 0;
   // Payload of one message at most, in bytes (agreed). 64 KiB is the measured best on loopback.
+  // TERSUM_SLICE_BYTES comes first.
   size_t slice_bytes = 64 * 1024;
   // Rules for what calls leave open (agreed), "all_reduce:64k-inf:int8/128:*,…": docs/tuning.md.
   // Empty takes the environment's TERSUM_TUNE.

@@ -77,6 +77,12 @@ using PathOptionParts = std::tuple<std::string, std::string, double>;
 using PathParts =
     std::tuple<std::string, std::string, double, std::string, std::vector<PathOptionParts>>;
 
+std::optional<std::tuple<double, double>> link_speed(PyCommunicator& self) {
+  const std::optional<LinkSpeed> speed = self.get().link_speed();
+  if (!speed) return std::nullopt;
+  return std::tuple(speed->latency_seconds, speed->bytes_per_second);
+}
+
 PathParts choose(PyCommunicator& self, const std::string& collective, size_t count,
                  const std::string& dtype, const std::string& op, const PyCallOptions& how) {
   CallOptions options;
@@ -105,6 +111,7 @@ void bind_learned_state(nb::class_<PyCommunicator>& type) {
       .def("load_feedback", &load_feedback, nb::arg("saved"))
       .def("reset_feedback", &reset_feedback)
       .def("reset_flatten", &reset_flatten, nb::arg("site").none())
+      .def("link_speed", &link_speed)
       .def("choose", &choose, nb::arg("collective"), nb::arg("count"), nb::arg("dtype"),
            nb::arg("op"), nb::arg("how"));
 }

@@ -13,7 +13,7 @@ from tersum._capture_files import Capture, CaptureSummary
 from tersum._core import open_store
 from tersum._eager_capture import capture
 from tersum._kronecker_transforms import register_kronecker, write_kronecker
-from tersum._learned_state import PathChoice, PathOption
+from tersum._learned_state import LinkSpeed, PathChoice, PathOption
 from tersum._level_tables import learn_table, register_table
 from tersum.codecs import (
     CodecInfo,
@@ -83,6 +83,7 @@ __all__ = [
     "DisagreementError",
     "InternalError",
     "InvalidArgumentError",
+    "LinkSpeed",
     "MemoryStore",
     "MetricsServer",
     "PathChoice",

@@ -31,6 +31,14 @@ class PathChoice(NamedTuple):
     options: tuple[PathOption, ...]
 
 
+class LinkSpeed(NamedTuple):
+    """What tuning found of a group's links: seconds that one hop takes, with what ranks do about
+    it, and bytes per second that a rank sends over all its links together."""
+
+    latency_seconds: float
+    bytes_per_second: float
+
+
 #: In place of a size: the root could not save.
 NOTHING_SAVED = -1
 
@@ -41,13 +49,24 @@ class LearnedState(CopyCalls):
     _core: CoreCommunicator
 
     def tune(self, *, fresh: bool = False) -> None:
-        """Measures links, memory and codecs (about 200 ms) for calls with ``codec="auto"`` and for
+        """Measures links, memory and codecs (up to 200 ms) for calls with ``codec="auto"`` and for
         plans left open.
 
-        Collective; blocks. The first call with ``codec="auto"`` does it if nobody has. A table kept
-        by an earlier group of the same hosts is taken if it still holds, unless ``fresh``.
+        Collective; blocks. The first call with ``codec="auto"`` does it if nobody has. What this
+        group has found before, or else what an earlier group of the same hosts kept, is taken if a
+        few calls show that it still holds, unless ``fresh``.
         """
         self._core.tune(fresh)
+
+    def link_speed(self) -> LinkSpeed | None:
+        """Latency and rate, as the times of tuning's exact calls have them.
+
+        None in a group that was not tuned, whose ranks do not all have links to each other, or
+        whose links have a latency that hides their rate from all that fits into a tuning. Not
+        collective.
+        """
+        speed = self._core.link_speed()
+        return None if speed is None else LinkSpeed(*speed)
 
     def choose(
         self,

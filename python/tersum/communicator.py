@@ -50,7 +50,9 @@ class Communicator(MoveCalls, LearnedState):
     :param port: port to listen on; 0 takes any free one. One listener serves the whole process.
     :param transport: ``"auto"``, ``"tcp"`` or ``"shm"``.
     :param streams: TCP connections per pair of processes; 0 takes the measured default.
+        ``TERSUM_STREAMS`` comes first.
     :param slice_bytes: largest message; 0 takes the default. All ranks must agree.
+        ``TERSUM_SLICE_BYTES`` comes first.
     :param window_bytes: memory one call may have in flight; 0 takes the default. Agreed, too.
     :param trace_file: where this process writes a trace for Perfetto when it ends; ``TERSUM_TRACE``
         comes first, and only the process's first communicator decides.

@@ -9,11 +9,11 @@
 #include "platform/environment.h"
 #include "runtime/communicator_impl.h"
 #include "runtime/deadline.h"
+#include "runtime/environment_options.h"
 #include "runtime/group_id.h"
 #include "runtime/process_node.h"
 #include "runtime/rendezvous.h"
 #include "runtime/tuning/list_sample.h"
-#include "runtime/tuning/tuning_key.h"
 
 namespace tersum {
 namespace {
@@ -31,9 +31,9 @@ Status check_membership(int rank, int size, const CommunicatorOptions& options) 
     return invalid_argument("timeout_ms is " + std::to_string(options.timeout_ms) +
                             "; pass a positive number of milliseconds");
   }
-  if (options.slice_bytes < 4096 || options.slice_bytes > kPayloadBytesMax / 2) {
-    return invalid_argument("slice_bytes is " + std::to_string(options.slice_bytes) +
-                            "; pass 4096.." + std::to_string(kPayloadBytesMax / 2));
+  if (options.slice_bytes < kSliceBytesMin || options.slice_bytes > kSliceBytesMax) {
+    return invalid_argument("slice_bytes is " + std::to_string(options.slice_bytes) + "; pass " +
+                            std::to_string(kSliceBytesMin) + ".." + std::to_string(kSliceBytesMax));
   }
   if (options.window_bytes < options.slice_bytes) {
     return invalid_argument("window_bytes is below slice_bytes; pass at least " +
@@ -60,8 +60,9 @@ Result<std::shared_ptr<const Topology>> read_topology(const CommunicatorOptions&
   return topology;
 }
 
-// The most ranks that any host has.
+// The most ranks that any host has; 1 where hosts are not known.
 int most_together(const std::vector<int>& host_of) {
+  if (host_of.empty()) return 1;
   std::vector<int> ranks(host_of.size());
   for (const int host : host_of) ++ranks[static_cast<size_t>(host)];
   return *std::max_element(ranks.begin(), ranks.end());
@@ -257,9 +258,12 @@ Result<Communicator> CommunicatorImpl::split(int color, int key) {
   TERSUM_RETURN_IF_ERROR(check_wires(*member_, members));
   std::vector<RankPlace> places;
   std::vector<int> old_ranks;
+  std::vector<std::string> addresses;
+  const auto new_size = static_cast<int>(members.size());
   int new_rank = 0;
   for (const auto& [unused, old_rank] : members) {
     old_ranks.push_back(old_rank);
+    if (!addresses_.empty()) addresses.push_back(addresses_[static_cast<size_t>(old_rank)]);
     if (old_rank == member_->rank) new_rank = static_cast<int>(places.size());
     RankPlace place;
     place.process = member_->places[static_cast<size_t>(old_rank)].process;
@@ -268,13 +272,21 @@ Result<Communicator> CommunicatorImpl::split(int color, int key) {
   }
   const uint64_t group = derive_group_id(member_->group, split_number, color);
   std::vector<int> hosts = hosts_of_part(member_->host_of, old_ranks);
-  auto member = std::make_shared<Member>(progress_, group, new_rank, std::move(places),
-                                         member_->limits, false, topology_of_hosts(hosts));
+  // As a group has them that met as one: the same messages, and a tuning that holds for both.
+  const SliceLimits limits =
+      hosts.empty() ? member_->limits : slice_limits(options_, most_together(hosts) == new_size);
+  auto member = std::make_shared<Member>(progress_, group, new_rank, std::move(places), limits,
+                                         false, topology_of_hosts(hosts));
   member->host_of = std::move(hosts);
   member->flatten.set_every(options_.flatten_every);
   member->rounding_seed = derive_group_id(member_->rounding_seed, split_number, color);
   progress_->execute([&](Node& node) { node.register_member(member); });
-  return Communicator(std::make_shared<CommunicatorImpl>(progress_, member, options_, false));
+  // A part has no wires of its own to name: all its ranks are neighbours.
+  CommunicatorOptions options = options_;
+  options.topology.clear();
+  auto impl = std::make_shared<CommunicatorImpl>(progress_, member, std::move(options), false);
+  impl->set_tuning(std::move(addresses), rules_, most_together(member->host_of));
+  return Communicator(std::move(impl));
 }
 
 Result<Communicator> create_on(const std::shared_ptr<Progress>& progress, int rank, int size,
@@ -311,8 +323,7 @@ Result<Communicator> create_on(const std::shared_ptr<Progress>& progress, int ra
   member->rounding_seed = options.rounding_seed;
   progress->execute([&](Node& node) { node.register_member(member); });
   auto impl = std::make_shared<CommunicatorImpl>(progress, member, options, true);
-  impl->set_tuning(make_tuning_key(meeting.addresses, options), std::move(rules).value(),
-                   most_together(meeting.host_of));
+  impl->set_tuning(meeting.addresses, std::move(rules).value(), most_together(meeting.host_of));
   return Communicator(std::move(impl));
 }
 
@@ -321,9 +332,12 @@ Result<Communicator> Communicator::create(int rank, int size, const std::shared_
                                           std::string_view name) {
   TERSUM_RETURN_IF_ERROR(check_membership(rank, size, options));
   if (store == nullptr) return invalid_argument("store is null; pass open_store(\"tcp://…\", …)");
-  auto acquired = acquire_process_node(options, rank, size);
+  Result<CommunicatorOptions> from_environment = with_environment(options);
+  if (!from_environment.ok()) return from_environment.status();
+  CommunicatorOptions complete = std::move(from_environment).value();
+  TERSUM_RETURN_IF_ERROR(check_membership(rank, size, complete));
+  auto acquired = acquire_process_node(complete, rank, size);
   if (!acquired.ok()) return acquired.status();
-  CommunicatorOptions complete = options;
   if (complete.tuning_rules.empty()) {
     complete.tuning_rules = environment_variable("TERSUM_TUNE").value_or("");
   }
@@ -477,6 +491,10 @@ void Communicator::close() {
 }
 
 Status Communicator::tune(bool fresh) { return impl_ ? impl_->tune(fresh) : no_communicator(); }
+
+std::optional<LinkSpeed> Communicator::link_speed() const {
+  return impl_ ? impl_->link_speed() : std::nullopt;
+}
 
 Result<PathChoice> Communicator::choose(Collective collective, size_t count, DataType type,
                                         ReduceOp op, const CallOptions& options) const {

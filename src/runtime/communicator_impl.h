@@ -19,6 +19,7 @@
 #include "runtime/start_call.h"
 #include "runtime/tuning/error_samples.h"
 #include "runtime/tuning/path_choice.h"
+#include "runtime/tuning/tuner.h"
 #include "runtime/tuning/tuning_rules.h"
 #include "runtime/tuning/tuning_table.h"
 #include "tersum/communicator.h"
@@ -31,13 +32,11 @@ class CommunicatorImpl {
   // token of its own, to be forgotten at the end.
   CommunicatorImpl(std::shared_ptr<Progress> progress, std::shared_ptr<Member> member,
                    CommunicatorOptions options, bool admitted);
-  // Before the first call: what the group's tuning is kept under, the user's rules, and how many
-  // ranks share a machine, where most do.
-  void set_tuning(std::string key, std::vector<TuningRule> rules, int ranks_together) {
-    tuning_key_ = std::move(key);
-    rules_ = std::move(rules);
-    ranks_together_ = ranks_together;
-  }
+  // Before the first call: where each rank's process is, which names what the group's tuning is
+  // kept under (none: nothing is kept); the user's rules; and how many ranks share a machine, where
+  // most do.
+  void set_tuning(std::vector<std::string> addresses, std::vector<TuningRule> rules,
+                  int ranks_together);
   ~CommunicatorImpl();
   CommunicatorImpl(const CommunicatorImpl&) = delete;
   CommunicatorImpl& operator=(const CommunicatorImpl&) = delete;
@@ -63,6 +62,10 @@ class CommunicatorImpl {
   Status load_feedback(std::span<const std::byte> saved);
   Status reset_feedback();
   Status tune(bool fresh);
+  // The same with another way to run its calls: on a virtual clock somebody else drives them.
+  Status tune_by(bool fresh, const RunCall& run_call);
+  [[nodiscard]] std::optional<LinkSpeed> link_speed();
+  [[nodiscard]] const std::string& tuning_key() const { return tuning_key_; }
   [[nodiscard]] Result<PathChoice> choose(const CallArguments& arguments,
                                           const CallOptions& call_options);
 
@@ -83,6 +86,8 @@ class CommunicatorImpl {
                              std::string& codec, std::span<const TensorRef> tensors = {});
   // Of a call that leaves nothing open.
   Status run_settled(const CallArguments& arguments, const CallOptions& call_options);
+  Status tune_once();                                       // unless it is tuned
+  Status tune_locked(bool fresh, const RunCall& run_call);  // with tuning_mutex_ held
   // Has the group measure what codecs do to the call's values if that is due. Blocks then, as
   // tuning does, and lowers what is left of the call's time.
   Status sample_errors(const PathContext& context, const CallArguments& arguments,
@@ -106,7 +111,8 @@ class CommunicatorImpl {
   const std::shared_ptr<ScratchPool> scratch_;
   std::mutex close_mutex_;
   bool closed_ = false;
-  uint64_t splits_ = 0;  // under member_->mutex
+  uint64_t splits_ = 0;                 // under member_->mutex
+  std::vector<std::string> addresses_;  // by rank
   std::string tuning_key_;
   std::vector<TuningRule> rules_;
   int ranks_together_ = 1;

@@ -8,9 +8,11 @@
 #include "runtime/coalesced_call.h"
 #include "runtime/communicator_impl.h"
 #include "runtime/tuning/call_time.h"
+#include "runtime/tuning/link_speed.h"
 #include "runtime/tuning/list_sample.h"
 #include "runtime/tuning/path_choice.h"
 #include "runtime/tuning/tuner.h"
+#include "runtime/tuning/tuning_key.h"
 
 namespace tersum {
 namespace {
@@ -35,6 +37,14 @@ std::vector<double> measure_list(const CallArguments& arguments, std::span<const
 
 }  // namespace
 
+void CommunicatorImpl::set_tuning(std::vector<std::string> addresses, std::vector<TuningRule> rules,
+                                  int ranks_together) {
+  tuning_key_ = addresses.empty() ? std::string() : make_tuning_key(addresses, options_);
+  addresses_ = std::move(addresses);
+  rules_ = std::move(rules);
+  ranks_together_ = ranks_together;
+}
+
 bool CommunicatorImpl::leaves_open(const CallOptions& call_options) const {
   return call_options.codec == "auto" || call_options.max_rel_error != 0 ||
          (call_options.plan == PlanKind::kAuto && (table_ != nullptr || !rules_.empty()));
@@ -49,7 +59,7 @@ Result<CallOptions> CommunicatorImpl::settle(const CallArguments& arguments,
     if (!leaves_open(call_options)) return call_options;
     context.table = table_.get();
   }
-  if (needs_tuning(context, arguments, call_options)) TERSUM_RETURN_IF_ERROR(tune(false));
+  if (needs_tuning(context, arguments, call_options)) TERSUM_RETURN_IF_ERROR(tune_once());
   CallOptions settled = call_options;
   if (wants_samples(context, arguments, call_options)) {
     TERSUM_RETURN_IF_ERROR(sample_errors(context, arguments, tensors, settled));
@@ -162,20 +172,47 @@ void CommunicatorImpl::expect_time(const CallArguments& arguments, PlanKind plan
   if (seconds) choice.seconds = *seconds;
 }
 
+std::optional<LinkSpeed> CommunicatorImpl::link_speed() {
+  const std::lock_guard lock(choice_mutex_);
+  return table_ == nullptr ? std::nullopt : link_speed_of(*table_, member_->size());
+}
+
 Status CommunicatorImpl::tune(bool fresh) {
+  return tune_by(fresh, [this](const CallArguments& arguments, const CallOptions& call_options) {
+    return run_settled(arguments, call_options);
+  });
+}
+
+Status CommunicatorImpl::tune_by(bool fresh, const RunCall& run_call) {
+  const std::lock_guard tuning_lock(tuning_mutex_);
+  return tune_locked(fresh, run_call);
+}
+
+// Of calls that came while another one tuned: they must not ask again, for nobody else may.
+Status CommunicatorImpl::tune_once() {
   const std::lock_guard tuning_lock(tuning_mutex_);
   {
     const std::lock_guard lock(choice_mutex_);
-    if (table_ != nullptr && !fresh) return {};
+    if (table_ != nullptr) return {};
+  }
+  return tune_locked(false,
+                     [this](const CallArguments& arguments, const CallOptions& call_options) {
+                       return run_settled(arguments, call_options);
+                     });
+}
+
+Status CommunicatorImpl::tune_locked(bool fresh, const RunCall& run_call) {
+  std::shared_ptr<const TuningTable> known;
+  {
+    const std::lock_guard lock(choice_mutex_);
+    known = table_;
   }
   TuningRequest request;
   request.size = member_->size();
   request.topology = member_->topology.get();
   request.key = tuning_key_;
+  request.known = known.get();
   request.fresh = fresh;
-  const RunCall run_call = [&](const CallArguments& arguments, const CallOptions& call_options) {
-    return run_settled(arguments, call_options);
-  };
   Result<TuningTable> table = tune_group(request, progress_->clock(), run_call);
   if (!table.ok()) return table.status();
   const std::lock_guard lock(choice_mutex_);

@@ -11,6 +11,7 @@
 
 #include "plan/host_topology.h"
 #include "runtime/deadline.h"
+#include "runtime/environment_options.h"
 #include "runtime/flatten_shelf.h"
 #include "runtime/group_id.h"
 #include "runtime/member.h"
@@ -361,11 +362,14 @@ void DeviceWorldImpl::close() {
 Result<std::shared_ptr<DeviceWorld>> DeviceWorld::create(int process_index, int process_count,
                                                          std::span<const int64_t> local_devices,
                                                          const std::shared_ptr<Store>& store,
-                                                         const CommunicatorOptions& options,
+                                                         const CommunicatorOptions& asked,
                                                          std::string_view name) {
   if (process_count > 1 && store == nullptr) {
     return invalid_argument("a world of several processes needs a store to meet in");
   }
+  const Result<CommunicatorOptions> from_environment = with_environment(asked);
+  if (!from_environment.ok()) return from_environment.status();
+  const CommunicatorOptions& options = from_environment.value();
   auto acquired = acquire_process_node(options, process_index, process_count);
   if (!acquired.ok()) return acquired.status();
   const std::shared_ptr<Progress>& progress = acquired.value();

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -134,6 +135,33 @@ def test_json_has_exactly_the_columns(tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert len([line for line in lines if not line.startswith("#")]) == 4
     assert "wrong elements: 0" in done.stdout
+
+
+def test_explain_says_what_auto_chose_why_and_what_was_weighed(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    done = perf(
+        *("--codec", "auto", "--explain", "--json", str(path), *SMALL),
+        env={"TERSUM_CACHE_DIR": ""},
+    )
+    assert done.returncode == 0, done.stderr
+    explained = [line for line in done.stdout.splitlines() if "weighed" in line]
+    assert len(explained) == 2
+    codecs, plans = {"exact", "bf16", "int8/128", "int4/128"}, {"two_step", "one_shot"}
+    for row, line in zip(rows_of(path), explained, strict=True):
+        assert line == f"#   {row['explanation']}"
+        match = re.fullmatch(
+            r"(\S+) (\S+), expected ([\d.]+) us: (.+?) \(weighed: (.+?)\)"
+            r"(; links: [\d.]+ us a hop, \S+ GB/s from a rank)?",
+            row["explanation"],
+        )
+        assert match is not None, line
+        codec, plan, expected, reason, weighed = match.groups()[:5]
+        assert codec in codecs - {"int4/128"} and plan in plans and reason
+        options = [option.split() for option in weighed.split("; ")]
+        assert {tuple(option[:2]) for option in options} <= {(c, p) for c in codecs for p in plans}
+        assert {option[0] for option in options} >= {"exact", "int8/128"}
+        assert options[0][:2] == [codec, plan] and options[0][3] == "us"
+        assert float(options[0][2]) == float(expected) > 0
 
 
 def test_rows_of_a_tuned_group_have_a_prediction(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -129,6 +131,47 @@ def test_a_node_reaches_its_neighbours_and_nobody_else() -> None:
         assert _reached(wired, 2) == [False, True, True]
     with WiredTopology(tersum.read_topology("star3")) as wired:
         assert _reached(wired, 1) == [True, True]
+
+
+TWO_HOSTS = {
+    "hosts": [{"name": "a", "ranks": [0, 1]}, {"name": "b", "ranks": [2, 3]}],
+    "links": [{"between": ["a", "b"], "rate": "200mbit"}],
+}
+
+
+@needs_links
+@pytest.mark.parametrize(
+    ("topology", "plans"),
+    [("ring4", "ring,bidirectional_ring"), (TWO_HOSTS, "two_step,hierarchical")],
+)
+def test_perf_measures_named_plans_on_wires(topology: Any, plans: str, tmp_path: Path) -> None:
+    if not isinstance(topology, str):
+        file = tmp_path / "two_hosts.json"
+        file.write_text(json.dumps(topology))
+        topology = str(file)
+    path = tmp_path / "rows.json"
+    argv = [sys.executable, "-m", "tersum", "perf", "--topology", topology, "--plan", plans]
+    if topology == "ring4":
+        argv += ["--link", "200mbit"]
+    argv += ["--codec", "exact,int8", "--min-bytes", "64K", "--max-bytes", "64K"]
+    argv += ["--iters", "3", "--warmup", "1", "--json", str(path)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(tersum.__file__).parent.parent)}
+    done = subprocess.run(
+        argv, capture_output=True, text=True, timeout=120, check=False, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(path.read_text())
+    assert {(row["plan"], row["codec"]) for row in rows} == {
+        (plan, codec) for plan in plans.split(",") for codec in ("exact", "int8/128")
+    }
+    bounds = {}
+    for row in rows:
+        assert row["bytes"] == 65_536 and row["ranks"] == 4 and row["wrong"] == 0
+        assert row["time_us"] > 0 and row["predicted_us"] > 0 and row["wire_bound_us"] > 0
+        bounds[row["codec"]] = row["wire_bound_us"]
+        # A bucket of 72 kB lets such a call through at once: the ratio says nothing, but is there.
+        assert row["wire_ratio"] == pytest.approx(row["time_us"] / row["wire_bound_us"])
+    assert bounds["int8/128"] < 0.3 * bounds["exact"]
 
 
 @needs_links

@@ -81,6 +81,50 @@ def test_the_table_is_kept_and_a_damaged_one_measured_again(
         assert again != damaged and again.split("\n")[0] == kept.split("\n")[0]
 
 
+def test_parts_of_a_group_share_their_tuning_with_groups_of_the_same_hosts(
+    run_group: Run, own_cache: Path
+) -> None:
+    def halves(group: tersum.Communicator) -> Any:
+        half = group.split(group.rank % 2)
+        assert half is not None
+        half.tune()
+        sums = half.all_reduce(np.ones(5, np.float32), codec="auto")
+        return half.choose("all_reduce", 1 << 16).options, float(sums[0])
+
+    assert all(options and total == 2 for options, total in run_group(4, halves))
+    (of_pairs,) = own_cache.iterdir()  # both halves are pairs of this host
+
+    def whole(group: tersum.Communicator) -> None:
+        group.tune()
+
+    run_group(2, whole)
+    assert list(own_cache.iterdir()) == [of_pairs], "that met as a pair: the same table"
+    run_group(3, whole)
+    assert len(list(own_cache.iterdir())) == 2
+
+
+def test_tuning_tells_latency_and_rate(run_group: Run) -> None:
+    def body(group: tersum.Communicator) -> Any:
+        before = group.link_speed()
+        group.tune(fresh=True)
+        return before, group.link_speed()
+
+    (before, found), (_, other) = run_group(2, body)
+    assert before is None and found == other
+    if found is not None:  # None where noise had a longer array take no more time
+        assert found.bytes_per_second > 1e6 and 0 <= found.latency_seconds < 1
+
+
+def test_parts_of_a_group_keep_its_rules(run_group: Run) -> None:
+    def body(group: tersum.Communicator) -> Any:
+        half = group.split(group.rank // 2)
+        assert half is not None
+        return half.choose("all_reduce", 5000, max_rel_error=0.9)[:2]
+
+    rules = "all_reduce:0-inf:int4/64:one_shot"
+    assert run_group(4, body, tuning_rules=rules) == [("int4/64", "one_shot")] * 4
+
+
 def test_without_a_cache_folder_nothing_is_written(
     run_group: Run, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,6 +153,98 @@ def test_rules_fill_in_what_calls_leave_open(
 def test_rules_must_be_readable_and_the_same_everywhere(run_group: Run) -> None:
     with pytest.raises(tersum.InvalidArgumentError, match="'all_sum' is no collective"):
         run_group(2, lambda group: None, tuning_rules="all_sum:0-1k:exact:*")
+
+
+def test_rules_that_differ_name_both_ranks_and_both_rules(ranks: Any) -> None:
+    ranks.start(
+        3,
+        """
+        rules = "all_reduce:0-inf:int8:ring" if rank == 2 else "all_reduce:0-64k:exact:*"
+        os.environ["TERSUM_TUNE"] = rules
+        try:
+            tersum.Communicator(rank, size, store)
+        except tersum.DisagreementError as error:
+            say(error)
+        """,
+    )
+    for rank in range(3):
+        status, out, err = ranks.finish(rank)
+        assert status == 0, err
+        assert "disagree on tuning_rules" in out and out.rstrip().endswith("on every rank"), out
+        for other, rules in (
+            (2, "all_reduce:0-inf:int8:ring"),
+            (rank if rank < 2 else 0, "all_reduce:0-64k:exact:*"),
+        ):
+            assert f"rank {other} has {rules}" in out
+
+
+SLICES = "; set it to a number from 4096 to 2097152, or leave it out"
+STREAMS = "; set it to a number from 1 to 16, or leave it out"
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "remedy"),
+    [
+        ("TERSUM_SLICE_BYTES", ("4095", "2097153", "64k", "-1", " 8192", "9" * 30), SLICES),
+        ("TERSUM_STREAMS", ("0", "17", "two", "-1", "1.5"), STREAMS),
+    ],
+)
+def test_numbers_of_the_environment_are_obeyed_or_refused(
+    name: str, values: tuple[str, ...], remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for value in values:
+        monkeypatch.setenv(name, value)
+        with pytest.raises(tersum.InvalidArgumentError) as raised:
+            tersum.Communicator(0, 1)
+        assert str(raised.value) == f"{name} is '{value}'{remedy}"
+    monkeypatch.setenv(name, "")
+    tersum.Communicator(0, 1).close()
+
+
+def test_slices_of_the_environment_come_before_the_programs(ranks: Any) -> None:
+    ranks.start(
+        2,
+        """
+        os.environ["TERSUM_SLICE_BYTES"] = "8192" if rank == 0 else ""
+        try:
+            tersum.Communicator(rank, size, store, slice_bytes=16384)
+        except tersum.DisagreementError as error:
+            say(error)
+        """,
+    )
+    for rank in range(2):
+        status, out, err = ranks.finish(rank)
+        assert status == 0, err
+        for own, value in ((0, 8192), (1, 16384)):
+            assert f"rank {own} has {value}" in out
+        assert "disagree on slice_bytes" in out
+
+
+def test_streams_of_the_environment_come_before_the_programs(ranks: Any) -> None:
+    ranks.start(
+        2,
+        """
+        def sockets():
+            links = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+            return sum(os.readlink(link).startswith("socket:") for link in links
+                       if os.path.islink(link))
+        counts = []
+        for streams in ("", "5"):
+            os.environ["TERSUM_STREAMS"] = streams
+            with tersum.Communicator(rank, size, store, name="s" + streams, transport="tcp",
+                                     streams=2) as group:
+                total = group.all_reduce(np.ones(100_000, np.float32), codec="exact")
+                assert float(total[-1]) == 2
+                counts.append(sockets())
+                group.barrier()  # none leaves while another one counts
+            del group  # with it the process's engine, whose streams are its first group's
+        say(counts[1] - counts[0])
+        """,
+    )
+    for rank in range(2):
+        status, out, err = ranks.finish(rank)
+        assert status == 0, err
+        assert out.strip() == "3"
 
 
 @pytest.mark.parametrize("error", [-1.0, float("nan"), float("inf")])

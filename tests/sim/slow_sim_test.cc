@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "runtime/tuning/tuner.h"
@@ -182,25 +183,39 @@ class TuningTogether {
 
   TuningTable tune(const TuningRequest& request) {
     std::vector<TuningTable> tables(calls_.size());
-    std::vector<std::thread> threads;
-    for (size_t rank = 0; rank < calls_.size(); ++rank) {
-      threads.emplace_back([&, rank] {
-        const RunCall run = [this, rank](const CallArguments& arguments,
-                                         const CallOptions& options) {
-          return run_together(rank, {arguments, options});
-        };
-        Result<TuningTable> table = tune_group(request, cluster_.network().clock(), run);
-        if (table.ok()) tables[rank] = std::move(table).value();
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    on_every_rank([&](size_t rank, const RunCall& run) {
+      Result<TuningTable> table = tune_group(request, cluster_.network().clock(), run);
+      if (table.ok()) tables[rank] = std::move(table).value();
+    });
     for (const TuningTable& table : tables) {
       EXPECT_EQ(table.to_text("key"), tables[0].to_text("key")) << "all ranks hold the same table";
     }
     return tables[0];
   }
 
+  // Communicator::tune() on every rank; how long it took, in seconds of the virtual clock.
+  double tune_communicators(bool fresh = false) {
+    const int64_t begun_ns = cluster_.network().clock().now_ns();
+    on_every_rank([&](size_t rank, const RunCall& run) {
+      const Status tuned = cluster_.at(static_cast<int>(rank)).impl()->tune_by(fresh, run);
+      EXPECT_TRUE(tuned.ok()) << tuned.to_string();
+    });
+    return static_cast<double>(cluster_.network().clock().now_ns() - begun_ns) * 1e-9;
+  }
+
  private:
+  void on_every_rank(const std::function<void(size_t rank, const RunCall&)>& body) {
+    std::vector<std::thread> threads;
+    for (size_t rank = 0; rank < calls_.size(); ++rank) {
+      threads.emplace_back([&, rank] {
+        body(rank, [this, rank](const CallArguments& arguments, const CallOptions& options) {
+          return run_together(rank, {arguments, options});
+        });
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
   struct Call {
     CallArguments arguments;
     CallOptions options;
@@ -275,6 +290,74 @@ TEST_F(TuningSim, TheNextTuningNoticesALinkThatBecameSlower) {
   const TuningTable again = together.tune(request);
   EXPECT_LT(exact_seconds(again, 4 << 20), 2 * exact_seconds(before, 4 << 20))
       << "and that it is fast again";
+}
+
+// Seconds that a group expects of 4 MiB, the same on all ranks.
+double expected_by(Cluster& cluster) {
+  CallOptions exact;
+  exact.codec = "exact";
+  exact.plan = PlanKind::kTwoStep;
+  std::vector<double> seconds;
+  for (int rank = 0; rank < cluster.size(); ++rank) {
+    seconds.push_back(
+        cluster.at(rank)
+            .choose(Collective::kAllReduce, 1 << 20, DataType::kFloat32, ReduceOp::kSum, exact)
+            .value()
+            .seconds);
+    EXPECT_EQ(seconds.back(), seconds.front());
+  }
+  return seconds.front();
+}
+
+// In a simulated network both are known: 2 ranks have one link, of 3 each sends over two.
+TEST_F(TuningSim, LatencyAndRateOfTheLinksAreFound) {
+  for (const auto& [size, latency_ns, rate] :
+       {std::tuple(2, 20'000, 1e9), {2, 100'000, 1e9}, {2, 200'000, 1e8}, {3, 50'000, 5e8}}) {
+    ClusterOptions options = sim_cluster(size, 5);
+    options.network.latency_ns = latency_ns;
+    options.network.jitter_ns = 0;
+    options.network.reorder_probability = 0;
+    options.network.bandwidth_bytes_per_s = rate;
+    Cluster cluster(options);
+    EXPECT_FALSE(cluster.at(0).link_speed().has_value()) << "nobody tuned";
+    TuningTogether(cluster).tune_communicators();
+    ASSERT_TRUE(cluster.at(0).link_speed().has_value()) << size << ' ' << rate;
+    const LinkSpeed speed = *cluster.at(0).link_speed();
+    const double sent_per_s = rate * (size - 1);
+    EXPECT_NEAR(speed.bytes_per_second / sent_per_s, 1, 0.1) << size << ' ' << rate;
+    EXPECT_NEAR(speed.latency_seconds / (1e-9 * latency_ns), 1, 0.1) << size << ' ' << rate;
+    EXPECT_EQ(cluster.at(size - 1).link_speed()->bytes_per_second, speed.bytes_per_second);
+  }
+}
+
+TEST_F(TuningSim, ARateBehindALongLatencyIsNotMadeUp) {
+  ClusterOptions options = sim_cluster(2, 6);
+  options.network.latency_ns = kNsPerMs;
+  Cluster cluster(options);
+  TuningTogether(cluster).tune_communicators();
+  EXPECT_FALSE(cluster.at(0).link_speed().has_value());
+}
+
+// What a program does that calls tune() between its epochs.
+TEST_F(TuningSim, AGroupThatIsTunedAgainNoticesALinkThatBecameSlower) {
+  constexpr double kBudgetSeconds = 0.2;
+  Cluster cluster(sim_cluster(2, 4));
+  TuningTogether together(cluster);
+  const double measuring = together.tune_communicators();
+  EXPECT_LE(measuring, kBudgetSeconds);
+  const double before = expected_by(cluster);
+  const double looking = together.tune_communicators();
+  EXPECT_LT(looking, measuring / 2) << "nothing has changed: a few calls show it";
+  EXPECT_EQ(expected_by(cluster), before);
+  cluster.network().set_bandwidth(0, 1, kRate / 10);
+  EXPECT_LE(together.tune_communicators(), kBudgetSeconds);
+  EXPECT_GT(expected_by(cluster), 8 * before);
+  cluster.network().set_bandwidth(0, 1, kRate);
+  EXPECT_LE(together.tune_communicators(), kBudgetSeconds);
+  EXPECT_LT(expected_by(cluster), 2 * before) << "and that it is fast again";
+  const double measured = expected_by(cluster);
+  together.tune_communicators(true);
+  EXPECT_NE(expected_by(cluster), measured) << "fresh measures, with its own jitter";
 }
 
 // 2 ms there and back: 64 KiB take about as long at either rate.

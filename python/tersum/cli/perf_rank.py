@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tersum import _core
-from tersum._learned_state import PathChoice
+from tersum._learned_state import LinkSpeed, PathChoice
 from tersum.cli import perf_data
 from tersum.cli.perf_case import Case, make_case
 from tersum.cli.perf_contender import Contender, allowed_error, optimal_wire_bytes
@@ -76,7 +76,7 @@ def measure(
                     choice = _choice(group, contender, case.elements, options)
                 row = make_row(group.size, contender, choice, case, options, samples)
                 if options.explain and choice is not None:
-                    row["explanation"] = _explain(choice)
+                    row["explanation"] = _explain(choice, group.link_speed())
                 yield row
             running = [contender for contender in running if contender not in failed]
     finally:
@@ -207,13 +207,18 @@ def _choice(
     )
 
 
-def _explain(choice: PathChoice) -> str:
+def _explain(choice: PathChoice, link: LinkSpeed | None) -> str:
     expected = f", expected {choice.seconds * 1e6:.1f} us" if choice.seconds else ""
     weighed = "; ".join(
         f"{option.codec} {option.plan} {option.seconds * 1e6:.1f} us" for option in choice.options
     )
     text = f"{choice.codec} {choice.plan}{expected}: {choice.reason}"
-    return f"{text} (weighed: {weighed})" if weighed else text
+    if weighed:
+        text = f"{text} (weighed: {weighed})"
+    if link is None:
+        return text
+    latency_us, rate = link.latency_seconds * 1e6, link.bytes_per_second / 1e9
+    return f"{text}; links: {latency_us:.1f} us a hop, {rate:.3g} GB/s from a rank"
 
 
 def _block_reach(spec: str) -> int:

@@ -14,8 +14,12 @@ namespace {
 
 // A cached table holds while probes are within this factor of it.
 constexpr double kCacheSlack = 2.0;
+// The first probe has 64 KiB, or less where these took longer than 2 ms: ten times that, and twice,
+// leaves most of the budget. It is timed up to five times, while that takes 12 ms.
 constexpr size_t kProbeBytes = 64 << 10;
+constexpr double kProbeSeconds = 2e-3;
 constexpr int kProbeRounds = 5;
+constexpr double kProbeRoundsSeconds = 12e-3;
 constexpr int kLooksMax = 5;
 // Of what is left of the budget, for another look.
 constexpr double kLookShare = 0.125;
@@ -34,20 +38,23 @@ class Tuning {
       : request_(request), clock_(clock), run_call_(run_call) {}
 
   Result<TuningTable> run() {
-    if (!request_.fresh && !request_.key.empty()) {
-      Result<TuningTable> cached = agreed_cache();
-      if (!cached.ok() || !cached->empty()) return cached;
-    }
     begun_ns_ = clock_.now_ns();
+    if (!request_.fresh) {
+      Result<TuningTable> known = table_that_holds();
+      if (!known.ok() || !known->empty()) return known;
+    }
     TERSUM_RETURN_IF_ERROR(look_at_all_sizes());
     // From the largest to the smallest: when a group is new, the system has not yet given each rank
     // a core, and short calls take several times as long as they will.
     std::vector<double> turns_s;
     turns_s.reserve(probes_.size());
     for (const Probe& probe : probes_) turns_s.push_back(probe.turn_s);
-    const double turns_each_s = affordable_turns_seconds(turns_s, budget_s() - elapsed_s_);
     for (auto probe = probes_.rbegin(); probe != probes_.rend(); ++probe) {
+      // Anew for each size: where long calls took longer than they had at first, there is less left
+      // for the others.
+      const double turns_each_s = affordable_turns_seconds(turns_s, budget_s() - elapsed_s_);
       TERSUM_RETURN_IF_ERROR(measure(*probe, turns_each_s));
+      turns_s.pop_back();
     }
     TuningTable table = smooth_table();
     if (!request_.key.empty()) write_tuning_cache(request_.key, table);
@@ -65,7 +72,12 @@ class Tuning {
   Status call(const TuningWay& way, size_t bytes);
   Status time_call(const TuningWay& way, size_t bytes, std::vector<double>& seconds);
   Status agree_on_largest(std::vector<double>& values);
+  Result<TuningTable> table_that_holds();
   Result<TuningTable> agreed_cache();
+  Result<bool> holds(const TuningTable& table);
+  [[nodiscard]] TuningWay first_way(size_t bytes) const {
+    return probe_ways(bytes, request_.size, request_.topology).front();
+  }
   Result<bool> still_true(const TuningTable& table, size_t bytes, int rounds);
   // Less a little for what ranks agree on between the sizes.
   [[nodiscard]] double budget_s() const {
@@ -207,7 +219,10 @@ Status Tuning::measure(const Probe& probe, double turns_s) {
   for (size_t turn = 1; turn < turns; ++turn) {
     TERSUM_RETURN_IF_ERROR(run_turn(probe.ways, probe.bytes, seconds));
   }
+  seconds.push_back(seconds_since(begun_ns_));
   TERSUM_RETURN_IF_ERROR(agree_on_largest(seconds));
+  elapsed_s_ = seconds.back();
+  seconds.pop_back();
   seconds.insert(seconds.end(), probe.first.begin(), probe.first.end());
   for (size_t w = 0; w < ways; ++w) {
     std::vector<double> own(turns);
@@ -236,7 +251,24 @@ Status Tuning::agree_on_largest(std::vector<double>& values) {
                    exact);
 }
 
-// Empty unless all ranks have the same table and it still tells the truth.
+// The group's own table, or the cache's, if it still tells the truth; else empty. What is kept for
+// a group whose own table does not hold is that table, so it is not asked.
+Result<TuningTable> Tuning::table_that_holds() {
+  TuningTable table;
+  if (request_.known != nullptr) {
+    table = *request_.known;
+  } else if (!request_.key.empty()) {
+    Result<TuningTable> cached = agreed_cache();
+    if (!cached.ok()) return cached;
+    table = std::move(cached).value();
+  }
+  if (table.empty()) return table;
+  const Result<bool> held = holds(table);
+  if (!held.ok()) return held.status();
+  return held.value() ? table : TuningTable();
+}
+
+// Empty unless all ranks have the same table.
 Result<TuningTable> Tuning::agreed_cache() {
   TuningTable table = read_tuning_cache(request_.key);
   const std::string text = table.to_text(request_.key);
@@ -244,29 +276,47 @@ Result<TuningTable> Tuning::agreed_cache() {
   const auto digest = table.empty() ? 0.0 : static_cast<double>((text_digest(text) >> 12) + 1);
   std::vector<double> ends = {digest, -digest};
   TERSUM_RETURN_IF_ERROR(agree_on_largest(ends));
-  if (ends[0] == 0 || ends[0] != -ends[1]) return TuningTable();
-  // The largest size tells of the link's rate where latency hides it from the small one.
-  size_t largest = kProbeBytes;
+  return ends[0] == 0 || ends[0] != -ends[1] ? TuningTable() : table;
+}
+
+// A small size tells most, and the largest of the link's rate where latency hides it from small
+// ones. Those between keep a slower link from spending the whole budget on the largest: at a
+// quarter of its bytes, a link whose rate fell is noticed, or its latency is most of the time.
+Result<bool> Tuning::holds(const TuningTable& table) {
+  size_t largest = 0;
   for (const TuningPoint& point : table.points()) largest = std::max(largest, point.bytes);
-  Result<bool> holds = still_true(table, kProbeBytes, kProbeRounds);
-  if (holds.ok() && holds.value() && largest > kProbeBytes) holds = still_true(table, largest, 1);
-  if (!holds.ok()) return holds.status();
-  return holds.value() ? table : TuningTable();
+  size_t smallest = kProbeSizes[0];
+  for (const size_t bytes : kProbeSizes) {
+    const auto seconds = table.seconds(first_way(bytes), bytes);
+    const bool quick = seconds && *seconds <= kProbeSeconds;
+    if (quick && bytes <= std::min(kProbeBytes, largest)) smallest = bytes;
+  }
+  Result<bool> held = still_true(table, smallest, kProbeRounds);
+  for (const size_t bytes : kProbeSizes) {
+    if (!held.ok() || !held.value()) break;
+    if (bytes > smallest && bytes <= largest) held = still_true(table, bytes, 1);
+  }
+  return held;
 }
 
 // Whether exact values of this size take about as long as the table says, after one call to warm
 // up; the same answer on all ranks.
 Result<bool> Tuning::still_true(const TuningTable& table, size_t bytes, int rounds) {
   grow_arrays(bytes / sizeof(float));
-  const TuningWay probe = probe_ways(bytes, request_.size, request_.topology).front();
+  const TuningWay probe = first_way(bytes);
   const auto expected = table.seconds(probe, bytes);
   if (!expected) return false;
+  std::vector<double> first;
+  TERSUM_RETURN_IF_ERROR(time_call(probe, bytes, first));
+  TERSUM_RETURN_IF_ERROR(agree_on_largest(first));
+  const double affordable = kProbeRoundsSeconds / std::max(first[0], 1e-9);
+  if (affordable < rounds) rounds = std::max(static_cast<int>(affordable), 1);
   std::vector<double> seconds;
-  for (int round = 0; round <= rounds; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     TERSUM_RETURN_IF_ERROR(time_call(probe, bytes, seconds));
   }
   TERSUM_RETURN_IF_ERROR(agree_on_largest(seconds));
-  const double measured = median({seconds.begin() + 1, seconds.end()});
+  const double measured = median(std::move(seconds));
   return measured < kCacheSlack * *expected && *expected < kCacheSlack * measured;
 }
 

@@ -24,16 +24,20 @@ struct TuningRequest {
   const Topology* topology = nullptr;
   // Names hosts, wires and versions of the group; equal on all ranks. Empty: nothing is cached.
   std::string key;
-  // Measure although a cached table seems to hold.
+  // What an earlier tuning of this group found, equal on all ranks; null: it was not tuned.
+  const TuningTable* known = nullptr;
+  // Measure although a known or cached table seems to hold.
   bool fresh = false;
+  // All in all, looking at a known or cached table included.
   int64_t budget_ms = 200;
 };
 
 // Runs one collective of the group and waits for it.
 using RunCall = std::function<Status(const CallArguments&, const CallOptions&)>;
 
-// The table, equal on all ranks. A table in the cache (tuning_cache.h) is taken if every rank has
-// the same one and a small and the largest measured point still come out within a factor of two.
+// The table, equal on all ranks. What the group knows, else a table in the cache (tuning_cache.h)
+// of which every rank has the same, is taken if exact values of 64 KiB and of the larger measured
+// sizes still take what it says within a factor of two.
 // Errors are those of the calls.
 Result<TuningTable> tune_group(const TuningRequest& request, const Clock& clock,
                                const RunCall& run_call);

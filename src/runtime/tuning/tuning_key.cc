@@ -1,5 +1,7 @@
 #include "runtime/tuning/tuning_key.h"
 
+#include <algorithm>
+
 #include "runtime/group_id.h"
 #include "tersum/isa.h"
 #include "tersum/version.h"
@@ -22,8 +24,13 @@ std::string host_part(const std::string& address) {
 
 std::string make_tuning_key(const std::vector<std::string>& addresses,
                             const CommunicatorOptions& options) {
+  std::vector<std::string> parts;
+  parts.reserve(addresses.size());
+  for (const std::string& address : addresses) parts.push_back(host_part(address) + "\n");
+  // A pair of ranks is the same wire whichever of them is rank 0.
+  if (parts.size() == 2) std::sort(parts.begin(), parts.end());
   std::string hosts;
-  for (const std::string& address : addresses) hosts += host_part(address) + "\n";
+  for (const std::string& part : parts) hosts += part;
   return "tersum tuning 4, version " TERSUM_VERSION ", wire " + std::to_string(kWireVersion) +
          ", isa " + std::string(active_isa()) + ", ranks " + std::to_string(addresses.size()) +
          ", transport " + std::string(transport_kind_name(options.transport)) + ", streams " +

@@ -1,10 +1,15 @@
 // More than 2^31 elements: where a 32-bit index would wrap.
 #include <gtest/gtest.h>
 
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -37,6 +42,131 @@ TEST(Large, MoreThanTwoToThe31Elements) {
   EXPECT_EQ(data[0][size_t{1} << 31], 51);
   EXPECT_EQ(data[0][12345], 3);
   EXPECT_TRUE(data[0] == data[1]);
+}
+
+// An array of more than 2^33 bytes in some 20 MiB of memory: the same tile over and over, except
+// that a few places beyond 2^32 bytes, and what lies behind 2^33, have memory of their own. So what
+// was read or written at a wrapped offset shows there.
+class TiledArray {
+ public:
+  static constexpr size_t kTileBytes = size_t{4} << 20;
+  static constexpr size_t kTileValues = kTileBytes / sizeof(float);
+  static constexpr size_t kTiles = (size_t{1} << 33) / kTileBytes;
+  static constexpr size_t kTailValues = 1009;
+  static constexpr size_t kCount = kTiles * kTileValues + kTailValues;
+  // The first tile, the first beyond 2^32 bytes, one in the middle of what lies there, the last.
+  static constexpr std::array<size_t, 4> kOwnTiles = {0, kTiles / 2, kTiles / 4 * 3, kTiles - 1};
+  // In memory: the common tile, the own ones in order, the tail.
+  static constexpr size_t kSlots = kOwnTiles.size() + 2;
+
+  TiledArray() {
+    file_ = memfd_create("tersum-tiles", MFD_CLOEXEC);
+    if (file_ < 0 || ftruncate(file_, static_cast<off_t>(kSlots * kTileBytes)) != 0) {
+      fail();
+      return;
+    }
+    slots_ = map(nullptr, kSlots * kTileBytes, 0, MAP_SHARED);
+    const size_t bytes = (kTiles + 1) * kTileBytes;
+    void* const reserved =
+        mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (reserved == MAP_FAILED) {
+      fail();
+      return;
+    }
+    data_ = static_cast<std::byte*>(reserved);
+    for (size_t tile = 0; tile <= kTiles && reason_.empty(); ++tile) {
+      map(data_ + tile * kTileBytes, kTileBytes, slot_of(tile) * kTileBytes,
+          MAP_SHARED | MAP_FIXED);
+    }
+  }
+  ~TiledArray() {
+    if (data_ != nullptr) munmap(data_, (kTiles + 1) * kTileBytes);
+    if (slots_ != nullptr) munmap(slots_, kSlots * kTileBytes);
+    if (file_ >= 0) close(file_);
+  }
+  TiledArray(const TiledArray&) = delete;
+  TiledArray& operator=(const TiledArray&) = delete;
+
+  [[nodiscard]] const std::string& reason() const { return reason_; }  // why there is none; or ""
+  [[nodiscard]] float* data() { return reinterpret_cast<float*>(data_); }
+  [[nodiscard]] float* slot(size_t index) {
+    return reinterpret_cast<float*>(slots_ + index * kTileBytes);
+  }
+  static size_t slot_values(size_t index) {
+    return index + 1 == kSlots ? kTailValues : kTileValues;
+  }
+
+ private:
+  static size_t slot_of(size_t tile) {
+    if (tile == kTiles) return kSlots - 1;
+    const auto own = std::find(kOwnTiles.begin(), kOwnTiles.end(), tile);
+    return own == kOwnTiles.end() ? 0 : 1 + static_cast<size_t>(own - kOwnTiles.begin());
+  }
+  std::byte* map(void* where, size_t bytes, size_t offset, int flags) {
+    void* const mapped =
+        mmap(where, bytes, PROT_READ | PROT_WRITE, flags, file_, static_cast<off_t>(offset));
+    if (mapped != MAP_FAILED) return static_cast<std::byte*>(mapped);
+    fail();
+    return nullptr;
+  }
+  void fail() { reason_ = std::string("no room for tiles: ") + std::strerror(errno); }
+
+  int file_ = -1;
+  std::byte* slots_ = nullptr;
+  std::byte* data_ = nullptr;
+  std::string reason_;
+};
+
+// What rank `r` contributes, below 1021 and another sequence in every slot.
+float tile_value(size_t rank, size_t slot, size_t i) {
+  return static_cast<float>((i * (rank + 3) + slot * 211) % 1021);
+}
+
+TEST(Large, FloatsBeyondTwoToThe31ElementsInLittleMemory) {
+  std::array<TiledArray, 2> inputs;
+  std::array<TiledArray, 2> outputs;
+  for (const auto* arrays : {&inputs, &outputs}) {
+    for (const TiledArray& array : *arrays) {
+      if (!array.reason().empty()) GTEST_SKIP() << array.reason();
+    }
+  }
+  for (size_t r = 0; r < 2; ++r) {
+    for (size_t slot = 0; slot < TiledArray::kSlots; ++slot) {
+      float* const values = inputs[r].slot(slot);
+      for (size_t i = 0; i < TiledArray::slot_values(slot); ++i) values[i] = tile_value(r, slot, i);
+    }
+  }
+  Cluster cluster(ClusterOptions{});
+  for (const char* codec : {"exact", "int8/128"}) {
+    for (TiledArray& output : outputs) {
+      std::memset(output.slot(0), 0, TiledArray::kSlots * TiledArray::kTileBytes);
+    }
+    const auto statuses = cluster.run([&](int rank, Communicator& communicator) {
+      const auto r = static_cast<size_t>(rank);
+      return communicator.start_all_reduce(inputs[r].data(), outputs[r].data(), TiledArray::kCount,
+                                           DataType::kFloat32, ReduceOp::kSum,
+                                           {codec, PlanKind::kTwoStep, 120'000});
+    });
+    for (const Status& status : statuses) ASSERT_TRUE(status.ok()) << status.to_string();
+    // As below: two contributions of at most 1020 and their sum, each wrong by half a step. Tiles
+    // are whole blocks, and each block of the common one holds the sum of one place or another,
+    // right within the slack, though not the same bits: owners have their own values exactly.
+    const float slack = codec == std::string("exact") ? 0 : 2 * 1020 / 127.0F * 1.01F;
+    for (size_t slot = 0; slot < TiledArray::kSlots; ++slot) {
+      const size_t count = TiledArray::slot_values(slot);
+      const float* const sums = outputs[0].slot(slot);
+      size_t wrong = 0;
+      for (size_t i = 0; i < count; ++i) {
+        const float sum = tile_value(0, slot, i) + tile_value(1, slot, i);
+        wrong += std::abs(sums[i] - sum) <= slack ? 0 : 1;
+      }
+      EXPECT_EQ(wrong, 0U) << codec << ", slot " << slot;
+      const bool same = std::memcmp(sums, outputs[1].slot(slot), count * sizeof(float)) == 0;
+      EXPECT_TRUE(same || slot == 0) << codec << ", slot " << slot;
+      // Behind the array nothing was written.
+      EXPECT_TRUE(count == TiledArray::kTileValues || sums[count] == 0) << codec;
+    }
+  }
 }
 
 // Arrays beyond the cache's size are written by other stores; 8 Mi values and some are enough.

@@ -31,6 +31,7 @@ struct Machine {
   double ns_per_byte = 0.5;
   double slow_until_s = 0;  // calls take three times as long until then
   size_t stalled = 0;       // so many calls of 1 KiB take 6 ms more, every other one
+  double latency_s = 0;     // of every call, more than the above
   double colder = 1;        // as many times as long a call takes behind one of another way
   HandClock clock;
   std::vector<size_t> sizes;  // of the calls, in order
@@ -41,15 +42,15 @@ struct Machine {
     const double still_s = options.plan == PlanKind::kOneShot ? 8e-6
                            : options.plan == PlanKind::kRing  ? 14e-6
                                                               : 10e-6;
-    return still_s + wire * ns_per_byte * 1e-9;
+    return latency_s + still_s + wire * ns_per_byte * 1e-9;
   }
-  TuningTable tune(int size, int64_t budget_ms = 200) {
+  TuningTable tune(int size, const TuningTable* known = nullptr) {
     TuningRequest request;
     request.size = size;
-    request.budget_ms = budget_ms;
+    request.known = known;
     const RunCall run = [this](const CallArguments& arguments, const CallOptions& options) {
       if (arguments.type == DataType::kFloat64) {  // agreement
-        clock.advance(10e-6);
+        clock.advance(10e-6 + latency_s);
         return ok_status();
       }
       const size_t bytes = arguments.count * sizeof(float);
@@ -139,6 +140,40 @@ TEST(Tuner, KeepsToItsBudgetOnMachinesOfAnySpeed) {
       const double seconds = static_cast<double>(machine.clock.now_ns()) * 1e-9;
       EXPECT_LE(seconds, 0.2) << size << " ranks, " << ns_per_byte << " ns per byte, " << colder;
       EXPECT_GE(ways_at(table, 1 << 10), colder * ns_per_byte < 1000 ? 8U : 2U);
+    }
+  }
+}
+
+double seconds_at(const TuningTable& table, size_t bytes) {
+  return table.seconds({"exact", PlanKind::kTwoStep}, bytes).value();
+}
+
+TEST(Tuner, AKnownTableThatHoldsCostsAFewCalls) {
+  Machine machine;
+  const TuningTable table = machine.tune(2);
+  const size_t calls = machine.sizes.size();
+  const int64_t begun_ns = machine.clock.now_ns();
+  EXPECT_EQ(machine.tune(2, &table).to_text(""), table.to_text(""));
+  EXPECT_EQ(machine.sizes.size() - calls, 6U + 4 * 2) << "64 KiB, then each size up to 16 MiB";
+  EXPECT_LT(static_cast<double>(machine.clock.now_ns() - begun_ns) * 1e-9, 0.05);
+}
+
+// The link has slowed down ten times since: the look at what was known and the new measurement
+// together keep to the budget of one.
+TEST(Tuner, LooksAtAKnownTableWithinTheBudget) {
+  for (const double latency_s : {0.0, 1e-3, 3e-3, 5e-3}) {
+    for (double ns_per_byte = 0.02; ns_per_byte < 300; ns_per_byte *= 1.37) {
+      Machine machine;
+      machine.latency_s = latency_s;
+      machine.ns_per_byte = ns_per_byte;
+      const TuningTable before = machine.tune(2);
+      const int64_t begun_ns = machine.clock.now_ns();
+      machine.ns_per_byte *= 10;
+      const TuningTable after = machine.tune(2, &before);
+      const double seconds = static_cast<double>(machine.clock.now_ns() - begun_ns) * 1e-9;
+      EXPECT_LE(seconds, 0.2) << latency_s << " s, " << ns_per_byte << " ns per byte";
+      if (latency_s > 0) continue;
+      EXPECT_GT(seconds_at(after, 16 << 20), 5 * seconds_at(before, 16 << 20)) << ns_per_byte;
     }
   }
 }

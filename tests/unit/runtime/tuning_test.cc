@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "plan/host_topology.h"
+#include "runtime/tuning/link_speed.h"
 #include "runtime/tuning/path_choice.h"
 #include "runtime/tuning/tuning_key.h"
 #include "runtime/tuning/tuning_rules.h"
@@ -129,6 +130,34 @@ TEST(TuningKey, NamesHostsAndNetworksButNotProcesses) {
   CommunicatorOptions wired = options;
   wired.transport = TransportKind::kTcp;
   EXPECT_NE(make_tuning_key({here, here}, wired), key);
+}
+
+TEST(LinkSpeedOf, IsSlopeAndInterceptOfExactTwoSteps) {
+  // 2 us a hop, 2 bytes per ns from each of 4 ranks, which send 1.5 times the array.
+  const auto seconds = [](size_t bytes) { return 4e-6 + 1.5 * static_cast<double>(bytes) / 2e9; };
+  std::vector<TuningPoint> points{{kExactDirect, 1024, seconds(1024)},
+                                  {kExactDirect, 65'536, seconds(65'536)},
+                                  {kExactDirect, 1 << 20, seconds(1 << 20)},
+                                  {kExactOneShot, 1024, 1}};
+  const LinkSpeed speed = link_speed_of(TuningTable(points), 4).value();
+  EXPECT_NEAR(speed.latency_seconds, 2e-6, 1e-12);
+  EXPECT_NEAR(speed.bytes_per_second, 2e9, 1);
+  points[2].seconds = 2 * points[1].seconds;
+  EXPECT_FALSE(link_speed_of(TuningTable(points), 4).has_value()) << "the smaller leaves at once";
+  points[1].bytes = 256 << 10;
+  EXPECT_TRUE(link_speed_of(TuningTable(points), 4).has_value());
+  points[2].seconds = 1.1 * points[1].seconds;
+  EXPECT_FALSE(link_speed_of(TuningTable(points), 4).has_value()) << "larger in no more time";
+  EXPECT_FALSE(link_speed_of(TuningTable({points[0], points[3]}), 4).has_value()) << "one size";
+}
+
+TEST(TuningKey, OfTwoRanksIsThePairOfHostsAndOfMoreTheirArrangement) {
+  const std::string a = "boot=11;net=5;pid=1;port=700;";
+  const std::string b = "boot=12;net=5;pid=1;port=700;";
+  const CommunicatorOptions options;
+  EXPECT_EQ(make_tuning_key({a, b}, options), make_tuning_key({b, a}, options));
+  EXPECT_NE(make_tuning_key({a, b}, options), make_tuning_key({a, a}, options));
+  EXPECT_NE(make_tuning_key({a, a, b, b}, options), make_tuning_key({a, b, a, b}, options));
 }
 
 TEST(TuningRules, ParseAndFind) {

@@ -1,0 +1,24 @@
+// What the environment says of a communicator's options, for runs whose program cannot be changed.
+//
+//   TERSUM_SLICE_BYTES   slice_bytes, 4096 to 2097152 (agreed, as the option is)
+//   TERSUM_STREAMS       tcp_streams, 1 to 16
+//
+// Thread safety: any thread, as environment_variable() is.
+#pragma once
+
+#include <cstddef>
+
+#include "tersum/options.h"
+#include "tersum/status.h"
+#include "wire/message.h"
+
+namespace tersum {
+
+inline constexpr size_t kSliceBytesMin = 4096;
+inline constexpr size_t kSliceBytesMax = kPayloadBytesMax / 2;
+
+// `options` with what is set, and not empty, in place of their own. kInvalidArgument names the
+// variable, its value and what it may be.
+Result<CommunicatorOptions> with_environment(CommunicatorOptions options);
+
+}  // namespace tersum

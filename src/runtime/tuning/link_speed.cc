@@ -1,0 +1,42 @@
+#include "runtime/tuning/link_speed.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "wire/message.h"
+
+namespace tersum {
+namespace {
+
+// How many times as long the larger of two sizes takes at least: below this a slope is noise.
+constexpr double kGrowthMin = 1.2;
+// The same where the smaller one leaves at once, and the larger one's rest only when the receiver
+// has said that it is ready: one more hop, which is less than a tenth of the difference where four
+// times the bytes take three times as long.
+constexpr double kGrowthMinFromEager = 3;
+
+}  // namespace
+
+std::optional<LinkSpeed> link_speed_of(const TuningTable& table, int ranks) {
+  constexpr TuningWay kWay{"exact", PlanKind::kTwoStep};
+  const double sent = 2.0 * (ranks - 1) / ranks;  // by a rank, per byte of the array
+  std::vector<TuningPoint> points;                // by size, as the table has them
+  for (const TuningPoint& point : table.points()) {
+    if (point.way == kWay) points.push_back(point);
+  }
+  if (points.size() < 2 || ranks < 2) return std::nullopt;
+  const auto sent_bytes = [&](const TuningPoint& p) { return sent * static_cast<double>(p.bytes); };
+  const TuningPoint& large = points.back();
+  const TuningPoint& next = points[points.size() - 2];
+  const bool is_eager = 2 * next.bytes / static_cast<size_t>(ranks) <= kEagerBytesMax;
+  const double growth_min = is_eager ? kGrowthMinFromEager : kGrowthMin;
+  if (large.seconds < growth_min * next.seconds) return std::nullopt;
+  LinkSpeed speed;
+  speed.bytes_per_second = (sent_bytes(large) - sent_bytes(next)) / (large.seconds - next.seconds);
+  const TuningPoint& small = points.front();
+  const double waited = small.seconds - sent_bytes(small) / speed.bytes_per_second;
+  speed.latency_seconds = std::max(waited / 2, 0.0);
+  return speed;
+}
+
+}  // namespace tersum
