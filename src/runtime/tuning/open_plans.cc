@@ -26,6 +26,8 @@ const double kTypicalErrorMax = std::sqrt(3.0) * (1 + 1e-9);
 // Of float32; below that the model was not held against measured times, and calls are over sooner
 // than plans are priced.
 constexpr size_t kPricedBytesMin = 128 * 1024;
+// How many times larger than all that was measured a call must be to go by the model again.
+constexpr size_t kMeasuredReach = 2;
 // What the model finds slower than the rule's plan by more is not worth the time to measure it.
 constexpr double kWorthMeasuring = 1.25;
 constexpr size_t kMeasuredBesideMax = 2;
@@ -174,6 +176,25 @@ std::optional<PathChoice> plan_by_cost(const PathContext& context, const CallArg
   choice.reason = "the cost model's plan for these links, faster than " +
                   std::string(plan_kind_name(rule)) + " by more than 3 %";
   return choice;
+}
+
+void take_plan_by_cost(const PathContext& context, const CallArguments& arguments,
+                       const CallOptions& options, PathChoice& choice) {
+  if (context.table == nullptr || options.plan != PlanKind::kAuto) return;
+  size_t largest = 0;
+  for (const TuningPoint& point : context.table->points()) {
+    largest = std::max(largest, point.bytes);
+  }
+  const size_t parts = part_count(arguments.collective, context.size);
+  if (arguments.count * parts * sizeof(float) <= kMeasuredReach * largest) return;
+  const Result<const Codec*> codec = find_codec(choice.codec, arguments.type, arguments.op);
+  if (!codec.ok()) return;
+  const auto priced = plan_by_cost(context, arguments, options, *codec.value());
+  if (!priced) return;
+  choice.plan = priced->plan;
+  choice.seconds = priced->seconds;
+  choice.reason += "; beyond all measured sizes " + priced->reason;
+  choice.options = priced->options;
 }
 
 std::vector<PlanKind> plans_to_measure(size_t bytes, int size, const Topology* topology) {

@@ -51,6 +51,12 @@ std::vector<PlanKind> open_plans(const PathContext& context, const CallArguments
 std::optional<PathChoice> plan_by_cost(const PathContext& context, const CallArguments& arguments,
                                        const CallOptions& options, const Codec& codec);
 
+// Gives `choice`, whose codec is settled, the plan of plan_by_cost if there is one and the call is
+// far larger than all that was measured: links whose rate is known tell more of it than a line
+// through small sizes, which is all that tuning has time for on slow ones.
+void take_plan_by_cost(const PathContext& context, const CallArguments& arguments,
+                       const CallOptions& options, PathChoice& choice);
+
 // Beside the rule of thumb's plan, the (at most two) quickest plans by the cost model for an
 // all_reduce of `bytes` of float32: worth measuring. Links without described rates are priced at
 // 1 Gbit/s. Empty where everybody reaches everybody and no rate is described.

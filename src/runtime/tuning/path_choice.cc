@@ -165,6 +165,7 @@ Result<PathChoice> choose_plan_only(const PathContext& context, const CallArgume
   }
   PathChoice choice = take_best(ways, "the fastest plan measured for this codec and size");
   choice.codec = std::move(codec);
+  take_plan_by_cost(context, arguments, options, choice);
   return choice;
 }
 
@@ -280,8 +281,12 @@ Result<PathChoice> choose_path(const PathContext& context, const CallArguments& 
   }
   const PlanKind plan =
       rule != nullptr && options.plan == PlanKind::kAuto ? rule->plan : options.plan;
+  CallOptions open = options;
+  open.plan = plan;
   if (context.sampled && wants_samples(context, arguments, options)) {
-    return choose_sampled(context, arguments, options, plan);
+    PathChoice choice = choose_sampled(context, arguments, options, plan);
+    take_plan_by_cost(context, arguments, open, choice);
+    return choice;
   }
   Result<PlanErrorTerms> terms = error_terms(context, arguments, options);
   if (!terms.ok()) return terms.status();
@@ -290,9 +295,12 @@ Result<PathChoice> choose_path(const PathContext& context, const CallArguments& 
   if (ways.empty()) {
     return choose_plan_only(context, arguments, settled);  // a plan that was not measured
   }
-  return take_best(ways, ways.front().way.codec == "exact"
-                             ? "no codec within the allowed error was clearly faster than exact"
-                             : "the fastest measured way within the allowed error");
+  const char* const reason = ways.front().way.codec == "exact"
+                                 ? "no codec within the allowed error was clearly faster than exact"
+                                 : "the fastest measured way within the allowed error";
+  PathChoice choice = take_best(ways, reason);
+  take_plan_by_cost(context, arguments, open, choice);
+  return choice;
 }
 
 }  // namespace tersum

@@ -63,11 +63,16 @@ TEST(TypicalError, IsTheFormulaOfTheDocument) {
                 1e-12);
     EXPECT_EQ(of(Collective::kAllGather, PlanKind::kRing, size), 1);
   }
-  // Four single ranks, two pairs, a four, and the sum of eight: 4 + 2 * 2 + 4 + 8 = 20.
-  EXPECT_NEAR(of(Collective::kAllReduce, PlanKind::kHalvingDoubling, 8), std::sqrt(20.0 / 8),
-              1e-12);
-  // Chains of four and of three hops meet: 10 + 6 + 8 = 24.
-  EXPECT_NEAR(of(Collective::kAllReduce, PlanKind::kBidirectionalRing, 8), std::sqrt(3.0), 1e-12);
+  // Of eight: four single ranks, two pairs, a four, and the sum, 4 + 2 * 2 + 4 + 8 = 20; chains of
+  // four and of three hops that meet, 10 + 6 + 8 = 24.
+  for (int size = 2; size <= 32; size *= 2) {
+    for (const PlanKind kind : {PlanKind::kHalvingDoubling, PlanKind::kTree}) {
+      EXPECT_NEAR(of(Collective::kAllReduce, kind, size), std::sqrt(1 + std::log2(size) / 2),
+                  1e-12);
+    }
+    EXPECT_NEAR(of(Collective::kAllReduce, PlanKind::kBidirectionalRing, size),
+                std::sqrt(1 + size / 4.0), 1e-12);
+  }
   EXPECT_EQ(of(Collective::kAllReduce, PlanKind::kRing, 1), 0);
 }
 

@@ -97,6 +97,31 @@ TEST(OpenPlans, DescribedLinksAreAskedForTheirPlan) {
   EXPECT_EQ(plan_of("int8/128", 0, 1024), PlanKind::kAuto) << "one_shot, by the rule";
 }
 
+// On slow links tuning has time for small sizes only; what they say of two_step decides up to twice
+// the largest, and above that the rates do.
+TEST(OpenPlans, FarBeyondWhatWasMeasuredTheCostModelDecides) {
+  const auto star = make_topology("star8", 31.25e6, 0).value();
+  const TuningTable table({{kExactDirect, 256 << 10, 20e-3}, {kInt8Direct, 256 << 10, 5e-3}});
+  PathContext context = context_of_eight(table);
+  context.topology = star.get();
+  const auto choice_of = [&](const char* codec, double error, size_t bytes) {
+    CallOptions options;
+    options.codec = codec;
+    options.max_rel_error = error;
+    return choose_path(context, sum_of(bytes / 4), options).value();
+  };
+  for (const char* codec : {"int8/128", "auto"}) {
+    EXPECT_EQ(choice_of(codec, 0, 512 << 10).plan, PlanKind::kTwoStep) << codec;
+    EXPECT_EQ(choice_of(codec, 0, 8 << 20).plan, PlanKind::kBidirectionalRing) << codec;
+    EXPECT_EQ(choice_of(codec, 0, 8 << 20).codec,
+              codec == std::string_view("auto") ? "int8/128" : codec);
+    EXPECT_EQ(choice_of(codec, 0.9, 8 << 20).plan, PlanKind::kRing) << codec;
+  }
+  CallOptions pinned;
+  pinned.plan = PlanKind::kTwoStep;
+  EXPECT_EQ(choose_path(context, sum_of(2 << 20), pinned).value().plan, PlanKind::kTwoStep);
+}
+
 TEST(OpenPlans, OfNamesAndFoundHostsNoRateIsKnown) {
   const auto named = open_topology("star8", kUnknownBytesPerSecond, 0).value();
   const auto found = topology_of_hosts(std::vector<int>{0, 0, 1, 1});
