@@ -121,7 +121,10 @@ bool error_allows(const PathContext& context, const CallArguments& arguments,
   if (is_named) {
     return no_larger_bound(context, arguments, codec, plan, options.max_rel_error);
   }
-  if (!context.sampled && has_rates(context.topology) && context.size <= kPricedRanksMax) {
+  // What a codec carries from call to call was learned on the plan that the site's calls took.
+  const bool has_state = codec.feeds_back() || codec.flattens();
+  if (!has_state && !context.sampled && has_rates(context.topology) &&
+      context.size <= kPricedRanksMax) {
     return is_typical(context, arguments.collective, plan, rule);
   }
   CallOptions usual;

@@ -92,6 +92,7 @@ TEST(OpenPlans, DescribedLinksAreAskedForTheirPlan) {
     EXPECT_EQ(plan_of("int8/128", 0.9, bytes), PlanKind::kRing);
     EXPECT_EQ(plan_of("int8/128", 0.01, bytes), PlanKind::kAuto) << "two_step alone is so exact";
     EXPECT_EQ(plan_of("exact", 0, bytes), PlanKind::kRing);
+    EXPECT_EQ(plan_of("int4/128+feedback", 0, bytes), PlanKind::kAuto) << "learned by two_step";
     EXPECT_EQ(plan_of("lut2", 0, bytes), PlanKind::kTwoStep) << "sums of pairs go side by side";
   }
   EXPECT_EQ(plan_of("int8/128", 0, 1024), PlanKind::kAuto) << "one_shot, by the rule";
