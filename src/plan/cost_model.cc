@@ -125,6 +125,7 @@ Result<PlanCost> price_plan(const CostRequest& request, PlanKind kind) {
   const ChunkChain& chain = tally.longest();
   PlanCost cost;
   cost.wire_s = tally.wire_s();
+  cost.ports_s = tally.ports_s();
   cost.cpu_s = tally.cpu_s();
   cost.memory_s = tally.memory_s();
   // Beside the chain's own messages, each of which has two ends, a core has the others to serve.
@@ -136,7 +137,7 @@ Result<PlanCost> price_plan(const CostRequest& request, PlanKind kind) {
   const double level_s = cost.wire_s / std::max(cost.hops, 1);
   const double covered_s = level_s * (1 - 1 / chain.slices);
   const double waits_s = std::max(cost.hops - 1, 0) * std::max(chain.hop_s - covered_s, 0.0);
-  const double busy_s = std::max({cost.wire_s + waits_s, cost.cpu_s, cost.memory_s});
+  const double busy_s = std::max({cost.wire_s + cost.ports_s + waits_s, cost.cpu_s, cost.memory_s});
   cost.time_s = std::max(busy_s + cost.ends_s, cost.chunk_s) + request.machine.call_s;
   cost.dominant = dominant_term(cost);
   return cost;

@@ -7,7 +7,8 @@
 //
 //   time = max(max(wire, cpu, memory) + ends, chunk) + call
 //
-// wire: the busiest link's bytes at its goodput. cpu: the busiest machine's core seconds over its
+// wire: the busiest link's bytes at its goodput, and what several flows lose at a switch's port.
+// cpu: the busiest machine's core seconds over its
 // cores; pipelining hides the wire behind it or it behind the wire, but ranks that share cores add
 // up. memory: what a machine's ranks read and write once. ends: what nothing hides, the first
 // slice's encoding, the last one's last hop and decoding. chunk: one chunk's way alone, its first
@@ -45,7 +46,12 @@ struct MachineRates {
   double local_latency_s = 1e-6;      // one message between ranks of a machine
   double call_s = 5e-6;               // of a call, whatever it does
   double goodput = 1448.0 / 1514;     // of a link's rate, for payload: TCP segments in frames
-  int cores = 1;                      // of a machine
+  // Of a port's time on the wire, for each further flow (pair of ranks) that shares it with the
+  // first: their bursts queue at one port of a switch while others run dry. Fitted to every plan
+  // over sizes on star8 (docs/plans.md), that is to one to seven flows.
+  double port_share = 0.01;
+  int port_flows_max = 7;  // of more, nothing is known: they are taken to cost as much
+  int cores = 1;           // of a machine
   // All hosts are namespaces of one machine (`tersum perf --topology`): they share its cores.
   bool one_machine = false;
   size_t slice_bytes = 64 * 1024;  // on the wire, as CommunicatorOptions has it
@@ -58,6 +64,7 @@ std::string_view cost_term_name(CostTerm term);
 struct PlanCost {
   double time_s = 0;
   double wire_s = 0;
+  double ports_s = 0;  // what flows that share a switch's port add to that
   double cpu_s = 0;
   double memory_s = 0;
   double chunk_s = 0;

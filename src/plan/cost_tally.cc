@@ -27,7 +27,8 @@ CostTally::CostTally(const CostRequest& request)
       messages_(size_, 0),
       codec_s_(size_, 0),
       transport_s_(size_, 0),
-      link_bytes_(topology_.links.size(), 0) {}
+      link_bytes_(topology_.links.size(), 0),
+      link_flows_(topology_.links.size(), 0) {}
 
 void CostTally::set_slices(double value_bytes) {
   wire_bytes_ = value_bytes * request_.codec.wire_ratio;
@@ -173,7 +174,10 @@ void CostTally::settle() {
       }
       transport_s_[from] += bytes * machine.send_s_per_byte;
       transport_s_[to] += bytes * machine.receive_s_per_byte;
-      for (const size_t link : topology_.path(host_from, host_to)) link_bytes_[link] += bytes;
+      for (const size_t link : topology_.path(host_from, host_to)) {
+        link_bytes_[link] += bytes;
+        ++link_flows_[link];
+      }
     }
   }
 }
@@ -185,6 +189,20 @@ double CostTally::wire_s() const {
     busiest = std::max(busiest, link_bytes_[i] / rate);
   }
   return busiest;
+}
+
+double CostTally::ports_s() const {
+  const MachineRates& machine = request_.machine;
+  double longest = 0;
+  for (size_t i = 0; i < link_bytes_.size(); ++i) {
+    const TopologyLink& link = topology_.links[i];
+    const bool is_port = std::max(link.from, link.to) >= topology_.host_count();
+    const int flows = std::min(link_flows_[i], machine.port_flows_max);
+    const double share = is_port && flows > 1 ? machine.port_share * (flows - 1) : 0;
+    longest =
+        std::max(longest, (1 + share) * link_bytes_[i] / (link.bytes_per_s * machine.goodput));
+  }
+  return longest - wire_s();
 }
 
 // A rank has one thread; ranks share their machine's cores.

@@ -35,6 +35,8 @@ class CostTally {
 
   // The busiest link's seconds.
   [[nodiscard]] double wire_s() const;
+  // What the link that takes longest needs beyond that, because flows share a switch's port.
+  [[nodiscard]] double ports_s() const;
   // The busiest machine's.
   [[nodiscard]] double cpu_s() const;
   [[nodiscard]] double memory_s() const;
@@ -69,6 +71,7 @@ class CostTally {
   std::vector<double> codec_s_;      // by rank
   std::vector<double> transport_s_;  // by rank
   std::vector<double> link_bytes_;
+  std::vector<int> link_flows_;  // pairs of ranks whose messages pass it
   ChunkChain longest_;
   TreeOrder order_;
   // Of the chunk that is being added.

@@ -10,6 +10,7 @@
 #include "runtime/tuning/call_time.h"
 #include "runtime/tuning/link_speed.h"
 #include "runtime/tuning/list_sample.h"
+#include "runtime/tuning/open_plans.h"
 #include "runtime/tuning/path_choice.h"
 #include "runtime/tuning/tuner.h"
 #include "runtime/tuning/tuning_key.h"
@@ -17,7 +18,7 @@
 namespace tersum {
 namespace {
 
-constexpr size_t kRecentChoicesKept = 16;
+constexpr size_t kRecentChoicesKept = 64;
 
 bool same_call(const CallArguments& a, const CallArguments& b) {
   return a.collective == b.collective && a.count == b.count && a.type == b.type && a.op == b.op &&
@@ -47,7 +48,8 @@ void CommunicatorImpl::set_tuning(std::vector<std::string> addresses, std::vecto
 
 bool CommunicatorImpl::leaves_open(const CallOptions& call_options) const {
   return call_options.codec == "auto" || call_options.max_rel_error != 0 ||
-         (call_options.plan == PlanKind::kAuto && (table_ != nullptr || !rules_.empty()));
+         (call_options.plan == PlanKind::kAuto &&
+          (table_ != nullptr || !rules_.empty() || has_rates(member_->topology.get())));
 }
 
 Result<CallOptions> CommunicatorImpl::settle(const CallArguments& arguments,

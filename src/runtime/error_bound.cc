@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "codec/codec.h"
 #include "codec/shared_sums.h"
@@ -10,6 +11,7 @@
 #include "plan/plan.h"
 #include "runtime/communicator_impl.h"
 #include "runtime/error_bound.h"
+#include "runtime/tuning/open_plans.h"
 #include "tersum/communicator.h"
 
 namespace tersum {
@@ -105,13 +107,21 @@ Result<double> Communicator::error_bound(std::string_view codec, PlanKind plan, 
   request.count = count * part_count(collective, request.size);
   request.topology = impl_->member().topology.get();
   request.granule = format.block();
-  request.kind = plan != PlanKind::kAuto ? plan
-                                         : choose_plan(request.collective, request.size,
-                                                       format.wire_bytes(count), request.topology);
-  Result<Plan> made = make_plan(request);
-  if (!made.ok()) return made.status();
-  return compose_error_bound(format, plan_error_terms(made.value()), request.size, absmax,
-                             sum_absmax);
+  std::vector<PlanKind> plans = {plan};
+  if (plan == PlanKind::kAuto) {
+    const PathContext context{request.size, request.topology, nullptr, nullptr, {}};
+    plans =
+        open_plans(context, {collective, nullptr, nullptr, count, type, ReduceOp::kSum, 0}, format);
+  }
+  double bound = 0;
+  for (const PlanKind kind : plans) {
+    request.kind = kind;
+    Result<Plan> made = make_plan(request);
+    if (!made.ok()) return made.status();
+    const PlanErrorTerms terms = plan_error_terms(made.value());
+    bound = std::max(bound, compose_error_bound(format, terms, request.size, absmax, sum_absmax));
+  }
+  return bound;
 }
 
 }  // namespace tersum

@@ -9,8 +9,8 @@
 #include "codec/codec.h"
 #include "plan/collective_rules.h"
 #include "plan/plan_fit.h"
-#include "runtime/error_bound.h"
 #include "runtime/plan_needed.h"
+#include "runtime/tuning/open_plans.h"
 
 namespace tersum {
 namespace {
@@ -44,14 +44,6 @@ std::string percent(double value) {
   return text;
 }
 
-// The largest error of a float32 sum over `ranks` ranks, as a part of `ranks` times the largest
-// magnitude that any of them holds.
-double relative_error_bound(std::string_view codec, const PlanErrorTerms& terms, int ranks) {
-  const Result<const Codec*> found = find_codec(codec, DataType::kFloat32, ReduceOp::kSum);
-  TERSUM_CHECK(found.ok());
-  return compose_error_bound(*found.value(), terms, ranks, 1.0, ranks) / ranks;
-}
-
 // The codecs whose relative_error_bound is at most `max_rel_error`, exact always among them. 0
 // stands for the bound of the default codec, int8/128.
 std::vector<std::string_view> codecs_within(double max_rel_error, const PlanErrorTerms& terms,
@@ -82,10 +74,18 @@ std::string_view measured_like(std::string_view codec) {
   return best;
 }
 
+// Plans that an open call may always be given: its error is checked before (check_error).
+bool adds_side_by_side(PlanKind plan) {
+  return is_side_by_side(plan) || plan == PlanKind::kHierarchical || plan == PlanKind::kAuto;
+}
+
 // Ways of the table for this call. The table is of float32: a lossy codec costs what it costs for
-// as many float32 values, the exact path what as many bytes cost.
+// as many float32 values, the exact path what as many bytes cost. `coded`: the codec that the lossy
+// ones stand for; null: each for itself.
 std::vector<TuningOption> ranked(const PathContext& context, const CallArguments& arguments,
-                                 const std::vector<std::string_view>& codecs, PlanKind plan) {
+                                 const CallOptions& call_options,
+                                 const std::vector<std::string_view>& codecs, PlanKind plan,
+                                 const Codec* coded = nullptr) {
   if (context.table == nullptr) return {};
   const size_t count = whole_count(context, arguments);
   std::vector<TuningOption> options = context.table->rank_ways(
@@ -98,8 +98,11 @@ std::vector<TuningOption> ranked(const PathContext& context, const CallArguments
       if (!alike || (way != PlanKind::kAuto && !serves(way, arguments.collective))) return true;
     }
     if (plan != PlanKind::kAuto) return way != plan;
-    // A ring quantizes partial sums: more error than a call meant that left its plan open.
-    return way == PlanKind::kRing && codec != "exact";
+    if (codec == "exact" || adds_side_by_side(way)) return false;
+    // Others quantize partial sums: more error than a call may have meant that left its plan open.
+    const Result<const Codec*> own = find_codec(codec, arguments.type, arguments.op);
+    const Codec* const format = coded != nullptr || !own.ok() ? coded : own.value();
+    return format == nullptr || !error_allows(context, arguments, call_options, *format, way);
   });
   return options;
 }
@@ -147,10 +150,14 @@ Result<PathChoice> choose_plan_only(const PathContext& context, const CallArgume
   }
   const std::string_view like =
       found.value()->lossless() ? tuning_codecs().front() : measured_like(codec);
-  auto ways = ranked(context, arguments, {like}, PlanKind::kAuto);
+  auto ways = ranked(context, arguments, options, {like}, PlanKind::kAuto, found.value());
   std::erase_if(ways, [&](const TuningOption& option) { return !taken(option.way.plan); });
   if (ways.empty()) {
     const PlanKind needed = plan_needed(*found.value(), arguments.collective, context.size);
+    if (auto priced = plan_by_cost(context, arguments, options, *found.value())) {
+      priced->codec = std::move(codec);
+      return *std::move(priced);
+    }
     const char* const reason = needed == PlanKind::kAuto
                                    ? "not tuned: the plan is the rule of thumb's"
                                    : "no plan was measured by which the codec adds";
@@ -158,6 +165,7 @@ Result<PathChoice> choose_plan_only(const PathContext& context, const CallArgume
   }
   PathChoice choice = take_best(ways, "the fastest plan measured for this codec and size");
   choice.codec = std::move(codec);
+  take_plan_by_cost(context, arguments, options, choice);
   return choice;
 }
 
@@ -182,17 +190,19 @@ Status check_error(const PathContext& context, const CallArguments& arguments,
 
 // The codec that samples allow, or exact where that is about as fast.
 PathChoice choose_sampled(const PathContext& context, const CallArguments& arguments,
-                          PlanKind plan) {
+                          const CallOptions& options, PlanKind plan) {
   const SampledCodec& sampled = *context.sampled;
   const std::string found = std::string(sampled.codec) + " lost " + percent(sampled.rel_error) +
                             " of the sums in samples of recent calls, within the allowed error";
   if (sampled.codec == "exact") {
     PathChoice choice =
         named("exact", plan, "no codec was within the allowed error in samples of recent calls");
-    const auto ways = ranked(context, arguments, {"exact"}, plan);
+    const auto ways = ranked(context, arguments, options, {"exact"}, plan);
     return ways.empty() ? choice : take_best(ways, choice.reason);
   }
-  const auto ways = ranked(context, arguments, {"exact", measured_like(sampled.codec)}, plan);
+  const Result<const Codec*> codec = find_codec(sampled.codec, arguments.type, arguments.op);
+  const auto ways = ranked(context, arguments, options, {"exact", measured_like(sampled.codec)},
+                           plan, codec.ok() ? codec.value() : nullptr);
   if (ways.empty()) return named(std::string(sampled.codec), plan, found);
   if (ways.front().way.codec == "exact") {
     return take_best(ways, found + ", but is not clearly faster than exact");
@@ -271,19 +281,26 @@ Result<PathChoice> choose_path(const PathContext& context, const CallArguments& 
   }
   const PlanKind plan =
       rule != nullptr && options.plan == PlanKind::kAuto ? rule->plan : options.plan;
+  CallOptions open = options;
+  open.plan = plan;
   if (context.sampled && wants_samples(context, arguments, options)) {
-    return choose_sampled(context, arguments, plan);
+    PathChoice choice = choose_sampled(context, arguments, options, plan);
+    take_plan_by_cost(context, arguments, open, choice);
+    return choice;
   }
   Result<PlanErrorTerms> terms = error_terms(context, arguments, options);
   if (!terms.ok()) return terms.status();
   const auto codecs = codecs_within(options.max_rel_error, terms.value(), context.size);
-  const auto ways = ranked(context, arguments, codecs, plan);
+  const auto ways = ranked(context, arguments, options, codecs, plan);
   if (ways.empty()) {
     return choose_plan_only(context, arguments, settled);  // a plan that was not measured
   }
-  return take_best(ways, ways.front().way.codec == "exact"
-                             ? "no codec within the allowed error was clearly faster than exact"
-                             : "the fastest measured way within the allowed error");
+  const char* const reason = ways.front().way.codec == "exact"
+                                 ? "no codec within the allowed error was clearly faster than exact"
+                                 : "the fastest measured way within the allowed error";
+  PathChoice choice = take_best(ways, reason);
+  take_plan_by_cost(context, arguments, open, choice);
+  return choice;
 }
 
 }  // namespace tersum

@@ -11,8 +11,19 @@ namespace {
 
 using Points = std::span<const TuningPoint>;
 
-// How far beyond its largest measured size one_shot may be used: it is measured while small.
+// How far beyond its largest measured size a plan may be used that is measured only where it may
+// win: one_shot while small, what the cost model brought in where it foretold it.
 constexpr double kReach = 2;
+
+// Whether `plan` is such a one, which others have outlasted beyond `bytes`.
+bool has_lost_beyond(Points points, PlanKind plan, size_t bytes) {
+  if (plan == PlanKind::kOneShot) return true;
+  const bool is_foretold = plan == PlanKind::kTree || plan == PlanKind::kTorus ||
+                           plan == PlanKind::kBidirectionalRing ||
+                           plan == PlanKind::kHalvingDoubling;
+  return is_foretold &&
+         std::any_of(points.begin(), points.end(), [&](const auto& p) { return p.bytes > bytes; });
+}
 
 // y at x on the line through two points.
 double on_line(double x0, double y0, double x1, double y1, double x) {
@@ -122,7 +133,9 @@ std::optional<double> model_seconds(std::span<const TuningPoint> points, const T
   const auto size = static_cast<double>(bytes);
   const TuningPoint& end = own.back();
   if (bytes <= end.bytes) return seconds_within(own, size);
-  if (way.plan == PlanKind::kOneShot && size > kReach * size_of(end)) return std::nullopt;
+  if (size > kReach * size_of(end) && has_lost_beyond(points, way.plan, end.bytes)) {
+    return std::nullopt;
+  }
   const auto growth = growth_beyond(points, own, size);
   const double seconds = growth ? end.seconds * *growth : seconds_beyond(own, size);
   return std::isfinite(seconds) ? std::max(seconds, end.seconds) : end.seconds;

@@ -49,8 +49,9 @@ struct CodecPrice {
   CodecCost cost;
 };
 
-// The time of a way that was measured at some size; nullopt where it was not, or for one_shot, far
-// beyond its sizes: what has lost by then is measured no further. `points` are sorted by way, then
+// The time of a way that was measured at some size; nullopt where it was not, or far beyond its
+// sizes for one_shot and for what the cost model brought in: what has lost by then is measured no
+// further. `points` are sorted by way, then
 // by size, no size of a way twice; `bytes` are the array's.
 std::optional<double> model_seconds(std::span<const TuningPoint> points, const TuningWay& way,
                                     size_t bytes);

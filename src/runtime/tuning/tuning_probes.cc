@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "runtime/tuning/open_plans.h"
 #include "runtime/tuning/tuning_codecs.h"
 
 namespace tersum {
@@ -38,11 +39,22 @@ std::vector<TuningWay> probe_ways(size_t bytes, int size, const Topology* topolo
   const PlanKind main_plan = is_wired ? PlanKind::kAuto : over_hosts;
   add(main_plan, true, false);
   add(main_plan, false, true);
-  if (is_wired) return ways;
+  const auto add_quickest = [&] {
+    for (const PlanKind plan : plans_to_measure(bytes, size, topology)) {
+      const bool is_there =
+          std::any_of(ways.begin(), ways.end(), [&](const auto& way) { return way.plan == plan; });
+      if (!is_there) add(plan, true, false);
+    }
+  };
+  if (is_wired) {
+    add_quickest();
+    return ways;
+  }
   const size_t one_shot_max = size == 2 ? kOneShotBytesMaxOfTwo : kOneShotBytesMax;
   if (bytes <= one_shot_max && size <= kOneShotRanksMax) add(PlanKind::kOneShot, true, true);
   if (size > 2) add(PlanKind::kRing, true, false);
   if (shares_hosts) add(PlanKind::kTwoStep, true, true);
+  add_quickest();
   return ways;
 }
 

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "plan/plan.h"
+#include "plan/topology.h"
+#include "plan/typical_error.h"
 #include "plan_matrix.h"
 #include "plan_walker.h"
 
@@ -41,6 +44,48 @@ TEST(PlanErrorTerms, AreWhatASymbolicWalkCounts) {
       expect_terms(request, counted.contributions, counted.partials, counted.finals);
     }
   }
+}
+
+// The last column of docs/plans.md.
+TEST(TypicalError, IsTheFormulaOfTheDocument) {
+  const auto of = [](Collective collective, PlanKind kind, int size) {
+    return typical_error(request_of({collective, kind}, size, 10'000)).value();
+  };
+  for (int size = 2; size <= 33; ++size) {
+    const double n = size;
+    EXPECT_NEAR(of(Collective::kAllReduce, PlanKind::kTwoStep, size), std::sqrt(1 + (n - 1) / n),
+                1e-12);
+    EXPECT_NEAR(of(Collective::kAllReduce, PlanKind::kRing, size), std::sqrt((n + 1) / 2), 1e-12);
+    EXPECT_EQ(of(Collective::kAllReduce, PlanKind::kOneShot, size), 1);
+    EXPECT_NEAR(of(Collective::kReduceScatter, PlanKind::kTwoStep, size), std::sqrt((n - 1) / n),
+                1e-12);
+    EXPECT_NEAR(of(Collective::kReduceScatter, PlanKind::kRing, size), std::sqrt((n - 1) / 2),
+                1e-12);
+    EXPECT_EQ(of(Collective::kAllGather, PlanKind::kRing, size), 1);
+  }
+  // Of eight: four single ranks, two pairs, a four, and the sum, 4 + 2 * 2 + 4 + 8 = 20; chains of
+  // four and of three hops that meet, 10 + 6 + 8 = 24.
+  for (int size = 2; size <= 32; size *= 2) {
+    for (const PlanKind kind : {PlanKind::kHalvingDoubling, PlanKind::kTree}) {
+      EXPECT_NEAR(of(Collective::kAllReduce, kind, size), std::sqrt(1 + std::log2(size) / 2),
+                  1e-12);
+    }
+    EXPECT_NEAR(of(Collective::kAllReduce, PlanKind::kBidirectionalRing, size),
+                std::sqrt(1 + size / 4.0), 1e-12);
+  }
+  EXPECT_EQ(of(Collective::kAllReduce, PlanKind::kRing, 1), 0);
+}
+
+TEST(TypicalError, IsRefusedWhereThePlanIs) {
+  const auto ring = make_topology("ring4").value();
+  PlanRequest request;
+  request.size = request.count = 4;
+  request.topology = ring.get();
+  EXPECT_FALSE(typical_error(request).ok());
+  request.kind = PlanKind::kRing;
+  EXPECT_TRUE(typical_error(request).ok());
+  request.collective = Collective::kGather;
+  EXPECT_FALSE(typical_error(request).ok());
 }
 
 TEST(PlanErrorTerms, AreTheFormulasOfTheDocument) {

@@ -203,6 +203,54 @@ TEST(TopologyGroups, GoOnAfterAPlanThatDoesNotFit) {
   }
 }
 
+// Seven flows would share each port of the switch by two_step: every rank asks the cost model,
+// takes the same other plan, and is no more wrong than error_bound says of an open plan.
+TEST(TopologyGroups, OnDescribedLinksCallsTakeThePlanOfTheCostModel) {
+  ClusterOptions options;
+  options.kind = ClusterKind::kSim;
+  options.size = 8;
+  options.communicator.timeout_ms = 20'000;
+  options.communicator.topology = describe_topology(*make_topology("star8", 31.25e6, 0).value());
+  Cluster cluster(options);
+  constexpr size_t kCount = 1 << 18;
+  std::vector<std::vector<float>> data(8, std::vector<float>(kCount));
+  std::vector<double> exact(kCount, 0);
+  for (size_t rank = 0; rank < 8; ++rank) {
+    for (size_t i = 0; i < kCount; ++i) {
+      data[rank][i] = static_cast<float>((i * 37 + rank * 101) % 201) / 100 - 1;
+      exact[i] += data[rank][i];
+    }
+  }
+  const CallOptions call;  // int8/128, plan open
+  const double bound =
+      cluster.at(0)
+          .error_bound(call.codec, PlanKind::kAuto, kCount, DataType::kFloat32, 1.0, 8.0)
+          .value();
+  for (int rank = 0; rank < 8; ++rank) {
+    auto choice = cluster.at(rank).choose(Collective::kAllReduce, kCount, DataType::kFloat32,
+                                          ReduceOp::kSum, call);
+    ASSERT_TRUE(choice.ok());
+    EXPECT_EQ(choice->plan, PlanKind::kBidirectionalRing);
+    EXPECT_NE(choice->reason.find("faster than two_step"), std::string::npos) << choice->reason;
+    EXPECT_GT(choice->seconds, 0);
+    const double own =
+        cluster.at(rank)
+            .error_bound(call.codec, choice->plan, kCount, DataType::kFloat32, 1.0, 8.0)
+            .value();
+    EXPECT_LE(own, bound);
+  }
+  const auto statuses = cluster.run([&](int rank, Communicator& communicator) {
+    auto& values = data[static_cast<size_t>(rank)];
+    return communicator.start_all_reduce(values.data(), values.data(), kCount, DataType::kFloat32,
+                                         ReduceOp::kSum, call);
+  });
+  for (size_t rank = 0; rank < 8; ++rank) {
+    EXPECT_TRUE(statuses[rank].ok()) << statuses[rank].to_string();
+    EXPECT_EQ(data[rank], data[0]);
+  }
+  for (size_t i = 0; i < kCount; ++i) ASSERT_NEAR(data[0][i], exact[i], bound) << i;
+}
+
 TEST(GroupRoutes, AllNeighboursNeedNone) {
   EXPECT_TRUE(make_routes(*make_topology("mesh4").value(), 2).direct());
   EXPECT_TRUE(make_routes(*make_topology("star5").value(), 0).direct());

@@ -44,10 +44,12 @@ struct Machine {
                                                               : 10e-6;
     return latency_s + still_s + wire * ns_per_byte * 1e-9;
   }
-  TuningTable tune(int size, const TuningTable* known = nullptr) {
+  TuningTable tune(int size, const TuningTable* known = nullptr,
+                   const Topology* topology = nullptr) {
     TuningRequest request;
     request.size = size;
     request.known = known;
+    request.topology = topology;
     const RunCall run = [this](const CallArguments& arguments, const CallOptions& options) {
       if (arguments.type == DataType::kFloat64) {  // agreement
         clock.advance(10e-6 + latency_s);
@@ -258,6 +260,46 @@ TEST(TuningProbes, RanksThatShareHostsAddUpThereFirst) {
                                           {"bf16", PlanKind::kTwoStep},
                                           {"int8/128", PlanKind::kTwoStep},
                                           {"int4/128", PlanKind::kTwoStep}}));
+}
+
+std::vector<PlanKind> plans_of(const std::vector<TuningWay>& ways) {
+  std::vector<PlanKind> plans;
+  for (const TuningWay& way : ways) {
+    if (std::find(plans.begin(), plans.end(), way.plan) == plans.end()) plans.push_back(way.plan);
+  }
+  return plans;
+}
+
+// Beside the plan that the rule takes (kAuto), what the cost model finds as quick on such links.
+TEST(TuningProbes, OnWiresTheQuickestPlansByTheModelAreMeasuredToo) {
+  using Plans = std::vector<PlanKind>;
+  const auto plans_on = [](const char* name, size_t bytes) {
+    const auto wires = open_topology(name, kUnknownBytesPerSecond, 0).value();
+    return plans_of(probe_ways(bytes, wires->ranks(), wires.get()));
+  };
+  EXPECT_EQ(plans_on("ring8", 4 << 20), (Plans{PlanKind::kAuto, PlanKind::kHierarchical}));
+  EXPECT_EQ(plans_on("ring8", 1 << 10).front(), PlanKind::kAuto);
+  EXPECT_EQ(plans_on("torus2x4", 4 << 20), Plans{PlanKind::kAuto}) << "others are far behind";
+  EXPECT_EQ(plans_on("torus2x2", 4 << 20), (Plans{PlanKind::kAuto, PlanKind::kBidirectionalRing}));
+  const auto star = make_topology("star8", 31.25e6, 0).value();
+  const auto ways = probe_ways(4 << 20, 8, star.get());
+  EXPECT_EQ(plans_of(ways),
+            (Plans{PlanKind::kTwoStep, PlanKind::kRing, PlanKind::kBidirectionalRing}));
+  EXPECT_EQ(ways[0], (TuningWay{"exact", PlanKind::kTwoStep}));
+  EXPECT_EQ(ways[1], (TuningWay{"int8/128", PlanKind::kTwoStep}));
+}
+
+TEST(Tuner, KeepsToItsBudgetOnWires) {
+  for (const char* name : {"ring4", "ring8", "torus2x4", "star8"}) {
+    const auto wires = make_topology(name).value();
+    for (double ns_per_byte = 0.01; ns_per_byte < 3000; ns_per_byte *= 1.9) {
+      Machine machine;
+      machine.ns_per_byte = ns_per_byte;
+      const TuningTable table = machine.tune(wires->ranks(), nullptr, wires.get());
+      EXPECT_LE(static_cast<double>(machine.clock.now_ns()) * 1e-9, 0.2) << name << ns_per_byte;
+      EXPECT_FALSE(table.empty());
+    }
+  }
 }
 
 TEST(TuningProbes, ShortTurnsAreManyAndOdd) {
