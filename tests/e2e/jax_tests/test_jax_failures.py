@@ -94,8 +94,10 @@ def test_different_programs_are_an_error_in_time() -> None:
     outputs = run_jax(PROGRAM, count=2, devices=2, arguments=["different_programs"], timeout_s=90)
     for output in outputs:
         seconds, message = seconds_to_error(output)
-        assert seconds < TIMEOUT_S + SLACK_S
-        assert "tersum all_reduce" in message
+        assert seconds < TIMEOUT_S + LATE_S
+        # No values: nothing tells what the other process waits for.
+        assert "tersum all_reduce" in message and "did not enter the call" in message
+        assert devices_blamed(message), message
 
 
 def test_a_process_without_install_is_named() -> None:
