@@ -62,6 +62,38 @@ def test_checks_say_no_to_ranks_that_differ() -> None:
     assert not verdict[0]
 
 
+@pytest.mark.parametrize(
+    ("wire", "cosine", "held"),
+    [
+        ("int8/128", 0.99971, True),
+        ("int8/128", 0.99969, False),
+        ("int8/32", 0.99991, True),
+        ("int8/32", 0.99989, False),
+    ],
+)
+def test_a_missed_cosine_is_the_exit_status_even_unasked(
+    wire: str, cosine: float, held: bool
+) -> None:
+    found = demo_report.Quality(wire, 32, cosine, 0.99, 20, 0)
+    quality = demo_report.quality_checks([row("bf16", 0.5, 0.026)], [found])
+    assert [verdict for verdict, _ in quality] == [True, held]
+    for check_speed in (False, True):
+        assert demo_report.exit_status(quality, [], check_speed) == (0 if held else 1)
+
+
+def test_a_missed_speed_is_the_exit_status_only_when_asked() -> None:
+    speed = demo_report.all_speed_checks([row("bf16", 0.5, 0.026), row("int8/128", 0.45, 0.0135)])
+    assert not all(held for held, _ in speed)
+    assert demo_report.exit_status([(True, "")], speed, False) == 0
+    assert demo_report.exit_status([(True, "")], speed, True) == 1
+
+
+def test_different_bits_are_the_exit_status_even_unasked() -> None:
+    ranks = [measured("exact", 0.5, 0.02), measured("exact", 0.5, 0.02, digest="other")]
+    quality = demo_report.quality_checks([demo_report.make_row(ranks, 0, 0)], [])
+    assert demo_report.exit_status(quality, [], False) == 1
+
+
 def test_hits_count_only_above_the_noise_of_bf16() -> None:
     print(f"seed {SEED}")
     rng = np.random.default_rng(SEED)
