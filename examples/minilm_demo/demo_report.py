@@ -168,13 +168,8 @@ def unique(values: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(values))
 
 
-def checks(rows: list[Row], qualities: list[Quality]) -> list[tuple[bool, str]]:
-    """Each claim with whether it held: same bits, cosine bars, speed bars, predictions."""
-    return quality_checks(rows, qualities) + all_speed_checks(rows)
-
-
 def quality_checks(rows: list[Row], qualities: list[Quality]) -> list[tuple[bool, str]]:
-    """Those that no machine and no other program on it has a part in."""
+    """Each claim that no other program can disturb, with whether it held: same bits, cosines."""
     found: list[tuple[bool, str]] = [
         (row.same_bits, f"{row.link}, {row.wire}: both ranks hold the same bits")
         for row in rows
@@ -196,6 +191,7 @@ def exit_status(
 
 
 def all_speed_checks(rows: list[Row]) -> list[tuple[bool, str]]:
+    """The same of speeds, and of what predicts them, on every link."""
     found: list[tuple[bool, str]] = []
     for link in unique(row.link for row in rows):
         here = {row.wire: row for row in rows if row.link == link}

@@ -50,15 +50,15 @@ def test_share_and_prediction_come_from_the_slower_rank_and_the_bucket() -> None
 
 def test_checks_say_no_to_a_slow_int8_wire() -> None:
     bf16 = row("bf16", batch=0.5, psum=0.026)
-    verdicts = [held for held, _ in demo_report.checks([bf16, row("int8/128", 0.35, 0.0135)], [])]
-    assert verdicts == [True, True, True]
-    slow = row("int8/128", 0.45, 0.0135)
-    assert [held for held, _ in demo_report.checks([bf16, slow], [])] == [True, False, False]
+    fast, slow = row("int8/128", 0.35, 0.0135), row("int8/128", 0.45, 0.0135)
+    assert [held for held, _ in demo_report.all_speed_checks([bf16, fast])] == [True, True]
+    assert [held for held, _ in demo_report.all_speed_checks([bf16, slow])] == [False, False]
+    assert [held for held, _ in demo_report.quality_checks([bf16, slow], [])] == [True]
 
 
 def test_checks_say_no_to_ranks_that_differ() -> None:
     ranks = [measured("exact", 0.5, 0.02), measured("exact", 0.5, 0.02, digest="other")]
-    (verdict,) = demo_report.checks([demo_report.make_row(ranks, 0, 0)], [])
+    (verdict,) = demo_report.quality_checks([demo_report.make_row(ranks, 0, 0)], [])
     assert not verdict[0]
 
 
