@@ -168,8 +168,8 @@ def unique(values: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(values))
 
 
-def checks(rows: list[Row], qualities: list[Quality]) -> list[tuple[bool, str]]:
-    """Each claim with whether it held: same bits, cosine bars, speed bars, predictions."""
+def quality_checks(rows: list[Row], qualities: list[Quality]) -> list[tuple[bool, str]]:
+    """Each claim that no other program can disturb, with whether it held: same bits, cosines."""
     found: list[tuple[bool, str]] = [
         (row.same_bits, f"{row.link}, {row.wire}: both ranks hold the same bits")
         for row in rows
@@ -180,6 +180,19 @@ def checks(rows: list[Row], qualities: list[Quality]) -> list[tuple[bool, str]]:
         if bar is not None:
             text = f"{item.wire}: mean cosine {item.cosine_mean:.6f}, bar {bar}"
             found.append((item.cosine_mean >= bar, text))
+    return found
+
+
+def exit_status(
+    quality: list[tuple[bool, str]], speed: list[tuple[bool, str]], check_speed: bool
+) -> int:
+    """Of the demo. A busy machine may miss a speed, so that only who asks is told by the status."""
+    return 0 if all(held for held, _ in quality + (speed if check_speed else [])) else 1
+
+
+def all_speed_checks(rows: list[Row]) -> list[tuple[bool, str]]:
+    """The same of speeds, and of what predicts them, on every link."""
+    found: list[tuple[bool, str]] = []
     for link in unique(row.link for row in rows):
         here = {row.wire: row for row in rows if row.link == link}
         if REFERENCE in here and "int8/128" in here:

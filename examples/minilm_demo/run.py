@@ -5,6 +5,8 @@ different speeds; prints a table, and leaves `demo.json` and `demo.png` in `buil
 
 Takes two to three minutes on two cores. Links need root (network namespaces); without it the two
 processes talk over loopback, where quantizing gains little, and the demo says so.
+Ends with 1 if ranks hold different bits or embeddings are further off than they may be; with
+--check also if a claim about speed is missed, which other programs on the machine can cause.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--batch-size", type=int, default=16, help="paragraphs per batch")
     parser.add_argument("--tokens", type=int, default=128, help="tokens per paragraph, padded")
     parser.add_argument("--loopback", action="store_true", help="no shaped links, even as root")
-    parser.add_argument("--check", action="store_true", help="exit 1 unless every claim held")
+    parser.add_argument(
+        "--check", action="store_true", help="exit 1 also when a claim about speed is missed"
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "demo")
     args = parser.parse_args()
     args.links, args.wires = args.links.split(","), args.wires.split(",")
@@ -148,7 +152,9 @@ def main() -> int:
 
     vectors = demo_report.load_embeddings(args.out, args.links[0], args.wires)
     qualities = demo_report.judge_quality(single, vectors)
-    outcome = demo_report.checks(rows, qualities)
+    quality = demo_report.quality_checks(rows, qualities)
+    speed = demo_report.all_speed_checks(rows)
+    outcome = quality + speed
     print(demo_report.table(rows, qualities), "\n")
     for held, text in outcome:
         print(f"{'held  ' if held else 'MISSED'}  {text}")
@@ -156,7 +162,7 @@ def main() -> int:
     (args.out / "demo.json").write_text(json.dumps(report, indent=2) + "\n")
     demo_plot.draw(rows, qualities, args.out / "demo.png")
     progress.line(f"wrote {args.out / 'demo.json'} and {args.out / 'demo.png'}")
-    return 1 if args.check and not all(held for held, _ in outcome) else 0
+    return demo_report.exit_status(quality, speed, args.check)
 
 
 if __name__ == "__main__":

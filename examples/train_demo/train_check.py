@@ -1,6 +1,7 @@
 """Does training on a narrow wire stay within the spread that the seed alone makes?
 
     python examples/train_demo/train_check.py [--processes 4] [--steps 300] [--wire int8/128]
+                                              [--json docs/training-curves.json]
 
 Runs `train.py` with three seeds on the exact and on the tried wire, by default over four processes
 on loopback, prints both curves with the band, and ends with 1 if a claim fails.
@@ -21,12 +22,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from curve_file import CurveFile, as_json
 from spread import BAND_WIDTH, judge, table
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 DEVICES = 4
 TIMEOUT_S = 900
+MEAN_CLAIM = "the mean of the runs between the lowest and highest plain run, in every window"
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -38,6 +41,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--plain", default="exact", help="the wire that makes the band")
     parser.add_argument("--wire", default="int8/128", help="the wire that is tried")
     parser.add_argument("--optimizer", default="adam", help="or momentum")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="the curves, and what was found")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "train_demo")
     return parser.parse_args()
 
@@ -118,15 +122,19 @@ def main() -> int:
     print(table(verdict, args.plain, args.wire))
     apart = np.abs(verdict.tried - judge(plain, plain, args.window).tried).max()
     print(f"same seed, both wires: the windows differ by at most {apart:.4f}")
-    claims = [
-        (verdict.every_run_within, f"every run within mean +- {BAND_WIDTH:g} sd, in every window"),
-        (verdict.mean_within, "the mean of the runs between the lowest and highest plain run"),
-        (all_took_the_wire(found, args.wire), "every gradient sum of every run travelled as that"),
-        (same_weights(found), "all devices end with the same bits, in every run"),
-    ]
-    for held, text in claims:
+    claims = {
+        f"every run within mean +- {BAND_WIDTH:g} sd, in every window": verdict.every_run_within,
+        MEAN_CLAIM: verdict.mean_within,
+        "every gradient sum of every run travelled as that": all_took_the_wire(found, args.wire),
+        "all devices end with the same bits, in every run": same_weights(found),
+    }
+    for text, held in claims.items():
         print(f"{'held  ' if held else 'MISSED'}  {args.wire}: {text}")
-    return 0 if all(held for held, _ in claims) else 1
+    if args.json is not None:
+        names = ("processes", "steps", "window", "seeds", "optimizer", "plain", "wire")
+        settings = {"ranks": DEVICES, **{name: getattr(args, name) for name in names}}
+        args.json.write_text(as_json(CurveFile(settings, plain, tried, claims)))
+    return 0 if all(claims.values()) else 1
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -39,6 +40,19 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+@contextmanager
+def confined_to(cores: int | None) -> Iterator[None]:
+    """What this thread starts meanwhile has no more than so many cores, from its first moment on:
+    XLA asks once, when it makes its thread pools."""
+    before = os.sched_getaffinity(0)
+    if cores is not None:
+        os.sched_setaffinity(0, sorted(before)[:cores])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 class JaxProcesses:
     """``count`` processes of one program; a context manager that kills what still runs."""
 
@@ -52,9 +66,10 @@ class JaxProcesses:
         xla_flags: str = "",
         environment: Mapping[str, str] | None = None,
         module: Sequence[str] = (),
+        cores: int | None = None,
     ) -> None:
         """``program``: a path, or a name in jax_programs/. ``module``: what to run it with, e.g.
-        ``["-m", "tersum.jax"]``."""
+        ``["-m", "tersum.jax"]``. ``cores``: the most that all of them together may use."""
         import tersum
 
         path = program if isinstance(program, Path) else PROGRAMS / program
@@ -74,7 +89,7 @@ class JaxProcesses:
             **(environment or {}),
         }
         for index, output in enumerate(self.outputs):
-            with output.open("wb") as file:
+            with output.open("wb") as file, confined_to(cores):
                 self.children.append(
                     subprocess.Popen(
                         [sys.executable, *module, str(path), *arguments],
@@ -84,6 +99,8 @@ class JaxProcesses:
                         stderr=subprocess.STDOUT,
                     )
                 )
+            allowed = len(os.sched_getaffinity(self.children[-1].pid))
+            assert cores is None or allowed <= cores, f"{allowed} cores instead of {cores}"
 
     def __enter__(self) -> JaxProcesses:
         return self
@@ -151,6 +168,7 @@ def run_jax(
     xla_flags: str = "",
     environment: Mapping[str, str] | None = None,
     module: Sequence[str] = (),
+    cores: int | None = None,
 ) -> list[str]:
     """Runs a program to its end in all processes and returns their outputs; AssertionError with all
     outputs when one fails or is late."""
@@ -162,6 +180,7 @@ def run_jax(
         xla_flags=xla_flags,
         environment=environment,
         module=module,
+        cores=cores,
     ) as processes:
         finished = processes.finish(timeout_s)
     if any(end.code != 0 for end in finished):

@@ -6,6 +6,7 @@ import re
 import socket
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -138,21 +139,128 @@ def test_disagreement_names_both_and_leaves_the_group_usable(run_group: Any) -> 
         np.testing.assert_array_equal(result, 2.0)
 
 
-@pytest.mark.parametrize("what", ["codec", "op", "dtype"])
-def test_every_kind_of_disagreement(run_group: Any, what: str) -> None:
-    choices: dict[str, list[dict[str, Any]]] = {
-        "codec": [{"codec": "int8/128"}, {"codec": "int4/128"}],
-        "op": [{"op": "sum"}, {"op": "avg"}],
-        "dtype": [{"x": np.ones(64, np.float32)}, {"x": np.ones(64, np.float64)}],
-    }
+def reduce(group: tersum.Communicator, **arguments: Any) -> Any:
+    return group.all_reduce(**{"x": np.ones(64, np.float32), **arguments})
 
-    def body(group: tersum.Communicator) -> None:
-        arguments = {"x": np.ones(64, np.float32), **choices[what][group.rank]}
-        with pytest.raises(tersum.DisagreementError, match="rank"):
-            group.all_reduce(**arguments)
-        group.barrier()
 
-    run_group(2, body)
+# What differs, how rank 0 and rank 1 call, and what each of them is said to have.
+DISAGREEMENTS: list[tuple[str, Callable[..., Any], Callable[..., Any], str, str]] = [
+    (
+        "the length",
+        lambda group: reduce(group, x=np.ones(64, np.float32)),
+        lambda group: reduce(group, x=np.ones(65, np.float32)),
+        "64 elements",
+        "65 elements",
+    ),
+    (
+        "the data type",
+        lambda group: reduce(group, codec="exact"),
+        lambda group: reduce(group, codec="exact", x=np.ones(64, np.float64)),
+        "float32",
+        "float64",
+    ),
+    (
+        "the operation",
+        lambda group: reduce(group, op="sum"),
+        lambda group: reduce(group, op="avg"),
+        "sum",
+        "avg",
+    ),
+    (
+        "the codec",
+        lambda group: reduce(group, codec="int8/128"),
+        lambda group: reduce(group, codec="int4/32"),
+        "int8/128",
+        "int4/32",
+    ),
+    (
+        "the codec",
+        lambda group: reduce(group, codec="int8/128"),
+        lambda group: reduce(group, codec="int8/64"),
+        "int8/128",
+        "int8/64",
+    ),
+    (
+        "the plan",
+        lambda group: reduce(group, plan="ring"),
+        lambda group: reduce(group, plan="two_step"),
+        "ring",
+        "two_step",
+    ),
+    (
+        "the collective",
+        reduce,
+        lambda group: group.barrier(),
+        "all_reduce",
+        "barrier",
+    ),
+    (
+        "the root",
+        lambda group: group.broadcast(ONES, 0),
+        lambda group: group.broadcast(ONES, 1),
+        "rank 0",
+        "rank 1",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("what", "first", "second", "value_0", "value_1"),
+    DISAGREEMENTS,
+    ids=[f"{case[0].removeprefix('the ')}-{case[4]}" for case in DISAGREEMENTS],
+)
+def test_every_kind_of_disagreement(
+    run_group: Any,
+    what: str,
+    first: Callable[..., Any],
+    second: Callable[..., Any],
+    value_0: str,
+    value_1: str,
+) -> None:
+    def body(group: tersum.Communicator) -> Any:
+        with pytest.raises(tersum.DisagreementError) as caught:
+            (first, second)[group.rank](group)
+        assert str(caught.value).startswith(
+            f"ranks disagree on {what}: rank 0 has {value_0}, rank 1 has {value_1}; "
+        )
+        return group.all_reduce(ONES, codec="exact")
+
+    for result in run_group(2, body):
+        np.testing.assert_array_equal(result, 2.0)
+
+
+def test_deadlines_may_differ(run_group: Any) -> None:
+    """How long a rank is willing to wait is its own affair."""
+
+    def body(group: tersum.Communicator) -> Any:
+        return group.all_reduce(ONES, codec="exact", timeout_ms=10_000 + group.rank)
+
+    for result in run_group(2, body):
+        np.testing.assert_array_equal(result, 2.0)
+
+
+@pytest.mark.parametrize("transport", ["auto", "tcp", "shm"])
+def test_who_was_not_in_the_call_hears_of_a_disagreement_at_its_next(
+    run_group: Any, transport: str
+) -> None:
+    failed = threading.Barrier(3, timeout=20)
+
+    def body(group: tersum.Communicator) -> Any:
+        if group.rank == 2:
+            failed.wait()  # the others have their error by now
+        began = time.monotonic()
+        with pytest.raises(tersum.DisagreementError) as caught:
+            group.all_reduce(ONES, codec="exact" if group.rank == 0 else "int8/32")
+        assert time.monotonic() - began < 10  # the deadline is 20 s
+        if group.rank != 2:
+            failed.wait()
+        # Rank 2 may compare its own call first, which differs from rank 0's as well.
+        other = "[12]" if group.rank == 2 else "1"
+        assert re.search(f"codec: rank 0 has exact, rank {other} has int8/32;", str(caught.value))
+        return group.all_reduce(ONES, codec="exact")
+
+    for result in run_group(3, body, transport=transport):
+        np.testing.assert_array_equal(result, 3.0)
 
 
 def test_a_late_rank_is_named_at_the_deadline(run_group: Any) -> None:

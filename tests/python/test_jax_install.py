@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -19,6 +21,7 @@ pytest.importorskip("jax")
 if not _core.has_xla:
     pytest.skip("tersum was built without its JAX part", allow_module_level=True)
 
+import tersum.jax
 from tersum.jax import _bootstrap, _cache_salt
 from tersum.jax._jax_version import parse_version
 from tersum.jax._options import InstallOptions
@@ -45,6 +48,24 @@ if "tersum.jax" in sys.modules:
     print("calls", tersum.jax.stats().calls, "rows", len(tersum.jax.report()))
 print("error", error)
 """
+
+
+def test_the_page_has_the_whole_signature_and_says_what_each_option_means() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "jax.md").read_text()
+    options = page[page.index("## Options") :]
+    options = options[: options.index("\n## ", 1)]
+    documented = re.search(r"^`(install\(.*?\))`$", options, re.MULTILINE | re.DOTALL)
+    assert documented
+    signature = inspect.signature(tersum.jax.install)
+    bare = [
+        parameter.replace(annotation=inspect.Parameter.empty)
+        for parameter in signature.parameters.values()
+    ]
+    text = str(inspect.Signature(bare)).replace("'", '"')
+    assert " ".join(documented[1].split()) == f"install{text}"
+    first_cells = [row.split("|")[1] for row in options.splitlines() if row.startswith("| `")]
+    explained = {name for cell in first_cells for name in re.findall(r"`(\w+)`", cell)}
+    assert explained == set(signature.parameters)
 
 
 def run(

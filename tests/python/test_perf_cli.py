@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -472,6 +473,33 @@ def test_joins_torchrun(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert [row["library"] for row in rows_of(path)] == ["tersum", "gloo"] * 2
+
+
+def test_joins_mpirun(tmp_path: Path) -> None:
+    if shutil.which("mpirun") is None:
+        pytest.skip("mpirun is not installed (Debian: openmpi-bin)")
+    path = tmp_path / "rows.json"
+    done = subprocess.run(
+        [
+            *("mpirun", "--oversubscribe", "-np", "2"),
+            *(sys.executable, "-m", "tersum", "perf", "--json", str(path), *SMALL),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+        # As a user of MPI may be root in a container; Open MPI asks twice.
+        env={
+            **ENVIRONMENT,
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        },
+    )
+    assert done.returncode == 0, done.stderr
+    rows = rows_of(path)
+    # One group of two: two groups of one would each have written rows, with no wire between ranks.
+    assert [row["ranks"] for row in rows] == [2, 2]
+    assert all(row["wire_bytes"] > 0 for row in rows)
 
 
 def test_info_tells_what_it_sees(capsys: pytest.CaptureFixture[str]) -> None:

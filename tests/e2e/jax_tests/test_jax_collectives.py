@@ -8,6 +8,8 @@ from jax_launch import run_jax, skip_without_jax
 skip_without_jax()
 
 PROGRAM = "collective_checks.py"
+# Devices that outnumber the cores, so that they must give way to each other.
+CORES_OF_EIGHT = 2
 NO_COMBINER = "--xla_disable_hlo_passes=cpu-all-reduce-combiner"
 
 
@@ -25,7 +27,14 @@ def digests(output: str) -> list[str]:
     ],
 )
 def test_every_check_in_every_topology(count: int, devices: int, flags: str) -> None:
-    outputs = run_jax(PROGRAM, count=count, devices=devices, xla_flags=flags, timeout_s=400)
+    outputs = run_jax(
+        PROGRAM,
+        count=count,
+        devices=devices,
+        xla_flags=flags,
+        timeout_s=400,
+        cores=CORES_OF_EIGHT if devices == 8 else None,
+    )
     assert len(digests(outputs[0])) >= 17
     for output in outputs[1:]:
         # Every process computed the same bits.
@@ -33,8 +42,8 @@ def test_every_check_in_every_topology(count: int, devices: int, flags: str) -> 
 
 
 def test_sixteen_calls_in_flight_stay_sixteen() -> None:
-    """8 devices of one process start 16 uncombined sums in different orders; blocking handlers
-    deadlock here."""
+    """8 devices of one process, on two cores, start 16 uncombined sums in different orders;
+    blocking handlers deadlock here."""
     outputs = run_jax(
         PROGRAM,
         count=1,
@@ -42,6 +51,7 @@ def test_sixteen_calls_in_flight_stay_sixteen() -> None:
         arguments=["many_independent_sums", "count_uncombined"],
         xla_flags=NO_COMBINER,
         timeout_s=120,
+        cores=CORES_OF_EIGHT,
     )
     assert len(digests(outputs[0])) == 2
 

@@ -14,12 +14,23 @@ PROGRAM = "failure_checks.py"
 TIMEOUT_S = 6.0
 # A machine with more processes than cores may stall for a while.
 SLACK_S = 20.0
+# What lies between the moment at which a call has ended and that at which Python says so.
+LATE_S = 5.0
 
 
 def seconds_to_error(output: str, word: str = "error") -> tuple[float, str]:
     found = re.search(rf"^{word}: after ([\d.]+) s: (.*)$", output, re.MULTILINE)
     assert found, f"no line '{word}: …' in\n{output}"
     return float(found.group(1)), found.group(2)
+
+
+def devices_blamed(message: str) -> set[tuple[int, int]]:
+    """Devices and their ranks that an error gives as its cause; what comes before names the device
+    that failed, and all of its group."""
+    begin, found, cause = message.partition(" values, codec int8/128): ")
+    assert found and "tersum all_reduce on device" in begin, message
+    named = re.findall(r"device (\d+) \(rank (\d+)\)", cause)
+    return {(int(device), int(rank)) for device, rank in named}
 
 
 @pytest.mark.parametrize("combiner", [True, False], ids=["one-call", "four-calls"])
@@ -46,12 +57,14 @@ def test_a_lost_peer_is_an_error_everywhere_before_the_deadline(
     for survivor in survivors:
         assert survivor.code == 0, survivor.output
         seconds, message = seconds_to_error(survivor.output)
-        assert seconds < (SLACK_S if number == signal.SIGKILL else timeout_s + SLACK_S)
-        assert "tersum all_reduce" in message
-        assert re.search(r"\b(rank|process|device)s? (1|2|3|2048|2049)\b", message), message
+        assert seconds < LATE_S + (0 if number == signal.SIGKILL else timeout_s)
+        # Process 1 has the devices 2048 and 2049: of six, ranks 2 and 3.
+        blamed = devices_blamed(message)
+        assert blamed and blamed <= {(2048, 2), (2049, 3)}, message
         assert "memory is intact" in survivor.output
-        seconds, _ = seconds_to_error(survivor.output, "again")
-        assert seconds < SLACK_S
+        seconds, message = seconds_to_error(survivor.output, "again")
+        assert seconds < LATE_S
+        assert devices_blamed(message) == blamed, message
 
 
 def test_different_options_are_named() -> None:
@@ -81,8 +94,10 @@ def test_different_programs_are_an_error_in_time() -> None:
     outputs = run_jax(PROGRAM, count=2, devices=2, arguments=["different_programs"], timeout_s=90)
     for output in outputs:
         seconds, message = seconds_to_error(output)
-        assert seconds < TIMEOUT_S + SLACK_S
-        assert "tersum all_reduce" in message
+        assert seconds < TIMEOUT_S + LATE_S
+        # No values: nothing tells what the other process waits for.
+        assert "tersum all_reduce" in message and "did not enter the call" in message
+        assert devices_blamed(message), message
 
 
 def test_a_process_without_install_is_named() -> None:

@@ -50,16 +50,48 @@ def test_share_and_prediction_come_from_the_slower_rank_and_the_bucket() -> None
 
 def test_checks_say_no_to_a_slow_int8_wire() -> None:
     bf16 = row("bf16", batch=0.5, psum=0.026)
-    verdicts = [held for held, _ in demo_report.checks([bf16, row("int8/128", 0.35, 0.0135)], [])]
-    assert verdicts == [True, True, True]
-    slow = row("int8/128", 0.45, 0.0135)
-    assert [held for held, _ in demo_report.checks([bf16, slow], [])] == [True, False, False]
+    fast, slow = row("int8/128", 0.35, 0.0135), row("int8/128", 0.45, 0.0135)
+    assert [held for held, _ in demo_report.all_speed_checks([bf16, fast])] == [True, True]
+    assert [held for held, _ in demo_report.all_speed_checks([bf16, slow])] == [False, False]
+    assert [held for held, _ in demo_report.quality_checks([bf16, slow], [])] == [True]
 
 
 def test_checks_say_no_to_ranks_that_differ() -> None:
     ranks = [measured("exact", 0.5, 0.02), measured("exact", 0.5, 0.02, digest="other")]
-    (verdict,) = demo_report.checks([demo_report.make_row(ranks, 0, 0)], [])
+    (verdict,) = demo_report.quality_checks([demo_report.make_row(ranks, 0, 0)], [])
     assert not verdict[0]
+
+
+@pytest.mark.parametrize(
+    ("wire", "cosine", "held"),
+    [
+        ("int8/128", 0.99971, True),
+        ("int8/128", 0.99969, False),
+        ("int8/32", 0.99991, True),
+        ("int8/32", 0.99989, False),
+    ],
+)
+def test_a_missed_cosine_is_the_exit_status_even_unasked(
+    wire: str, cosine: float, held: bool
+) -> None:
+    found = demo_report.Quality(wire, 32, cosine, 0.99, 20, 0)
+    quality = demo_report.quality_checks([row("bf16", 0.5, 0.026)], [found])
+    assert [verdict for verdict, _ in quality] == [True, held]
+    for check_speed in (False, True):
+        assert demo_report.exit_status(quality, [], check_speed) == (0 if held else 1)
+
+
+def test_a_missed_speed_is_the_exit_status_only_when_asked() -> None:
+    speed = demo_report.all_speed_checks([row("bf16", 0.5, 0.026), row("int8/128", 0.45, 0.0135)])
+    assert not all(held for held, _ in speed)
+    assert demo_report.exit_status([(True, "")], speed, False) == 0
+    assert demo_report.exit_status([(True, "")], speed, True) == 1
+
+
+def test_different_bits_are_the_exit_status_even_unasked() -> None:
+    ranks = [measured("exact", 0.5, 0.02), measured("exact", 0.5, 0.02, digest="other")]
+    quality = demo_report.quality_checks([demo_report.make_row(ranks, 0, 0)], [])
+    assert demo_report.exit_status(quality, [], False) == 1
 
 
 def test_hits_count_only_above_the_noise_of_bf16() -> None:

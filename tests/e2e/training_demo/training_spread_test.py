@@ -13,6 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "examples" / "train_demo"))
 
+import curve_file
 import spread
 
 EXAMPLE = Path(spread.__file__).parent
@@ -70,6 +71,7 @@ def test_int8_trains_within_the_spread(processes: int, tmp_path: Path) -> None:
         [
             *(sys.executable, str(EXAMPLE / "train_check.py"), "--out", str(tmp_path)),
             *("--processes", str(processes), "--steps", "40", "--window", "10"),
+            *("--json", str(tmp_path / "curves.json")),
         ],
         capture_output=True,
         text=True,
@@ -79,3 +81,7 @@ def test_int8_trains_within_the_spread(processes: int, tmp_path: Path) -> None:
     )
     print(done.stdout, done.stderr)
     assert done.returncode == 0, done.stdout
+    written = curve_file.from_json((tmp_path / "curves.json").read_text())
+    assert written.tried.shape == (3, 40) and not np.array_equal(written.tried, written.plain)
+    assert written.verdict.every_run_within and written.verdict.mean_within
+    assert len(written.claims) == 4 and all(written.claims.values())
