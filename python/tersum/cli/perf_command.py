@@ -223,8 +223,10 @@ def _add_libraries(what: argparse._ArgumentGroup) -> None:
 
 def _spec_for_ranks(codec: str) -> str:
     """In its one form, but for what names a file: ranks are other processes and read it again."""
-    if is_auto(codec) or "table:" in codec or "kronecker:" in codec:
+    if codec == "auto" or "table:" in codec or "kronecker:" in codec:
         return codec
+    if is_auto(codec):
+        return "auto:" + "|".join(tersum.auto_codecs(codec))
     return tersum.codec_info(codec).spec
 
 
