@@ -68,6 +68,12 @@ struct CodecInfo {
 Result<CodecInfo> codec_info(std::string_view spec, DataType type = DataType::kFloat32,
                              ReduceOp op = ReduceOp::kSum);
 
+// Among which codecs a call chooses whose codec is "auto", or "auto:SPEC|SPEC|…", which names them:
+// in normal form, by the wire bits of a contribution, falling. ("auto:" and these with '|' between
+// them is the normal form of such a list.) kInvalidArgument says which spec is none, stands twice
+// or cannot be chosen, and why.
+Result<std::vector<std::string>> auto_codecs(std::string_view codec = "auto");
+
 // Bytes of `count` values on the wire, without message headers.
 Result<size_t> codec_wire_bytes(std::string_view spec, size_t count,
                                 DataType type = DataType::kFloat32, ReduceOp op = ReduceOp::kSum);

@@ -125,6 +125,9 @@ void bind_info(nb::module_& module) {
   module.def("available_isas", &available_isas, "All that this CPU can run, best first.");
   module.def("known_codecs", &known_codecs, "The formats, without block.");
   bind_learned_numbers(module);
+  module.def(
+      "auto_codecs", [](const std::string& codec) { return value_or_throw(auto_codecs(codec)); },
+      nb::arg("codec"), "Among which codecs calls of \"auto\" or \"auto:LIST\" choose.");
   module.def("codec_info", &describe_codec, nb::arg("spec"), nb::arg("dtype"), nb::arg("op"),
              "Normal form, element type, block, lossless, bits per value.");
   module.def(

@@ -90,6 +90,7 @@ PathParts choose(PyCommunicator& self, const std::string& collective, size_t cou
   options.plan = how.plan;
   options.max_rel_error = how.max_rel_error;
   options.site = how.site;
+  options.channels = how.channels;
   const PathChoice choice =
       value_or_throw(self.get().choose(collective_or_throw(collective), count,
                                        data_type_or_throw(dtype), reduce_op_or_throw(op), options));

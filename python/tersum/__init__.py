@@ -18,6 +18,7 @@ from tersum._level_tables import learn_table, register_table
 from tersum.codecs import (
     CodecInfo,
     CodecSpeed,
+    auto_codecs,
     codec_error_bound,
     codec_info,
     codec_speed,
@@ -104,6 +105,7 @@ __all__ = [
     "VersionMismatchError",
     "Work",
     "__version__",
+    "auto_codecs",
     "available_isas",
     "capture",
     "codec_error_bound",

@@ -79,14 +79,17 @@ class LearnedState(CopyCalls):
         *,
         max_rel_error: float = 0.0,
         site: str = "",
+        channels: int = 0,
     ) -> PathChoice:
         """Codec and plan that such a call would take here, why, and what else was weighed.
 
         Not collective. ``count`` as the collective counts: of a reduce_scatter the elements of one
         rank's result, of an all_gather those of its input. With ``max_rel_error``: by what samples
-        of the site's calls have shown, or, before the first, by what codecs guarantee.
+        of the site's calls have shown, or, before the first, by what codecs guarantee;
+        ``channels``: the last of two or more dimensions of those calls' arrays, 0 for one.
         """
         how = call_options(codec, plan, None, max_rel_error, attended=True, site=site)
+        how.channels = channels
         codec, plan, seconds, reason, options = self._core.choose(collective, count, dtype, op, how)
         weighed = tuple(PathOption(*option) for option in options)
         return PathChoice(codec, plan, seconds, reason, weighed)
@@ -132,9 +135,9 @@ class LearnedState(CopyCalls):
         data = np.zeros(size[0], np.uint8)
         data[: len(saved)] = np.frombuffer(saved, np.uint8)
         data = self.broadcast(data, root, timeout_ms=timeout_ms)
-        if self._core.rank != root:
-            self._core.reset_flatten(None)
-            self._core.load_flatten(data.tobytes())
+        # The root, too, so that all ranks have been given the same between the same calls.
+        self._core.reset_flatten(None)
+        self._core.load_flatten(data.tobytes())
 
     def reset_flatten(self, site: str | None = None) -> None:
         """Forgets what ``site`` has learned, or every site: on every rank, between the same

@@ -38,6 +38,18 @@ def known_codecs() -> list[str]:
     return _core.known_codecs()
 
 
+def is_auto(codec: str) -> bool:
+    """Whether calls of ``codec`` choose one: ``"auto"``, or ``"auto:SPEC|SPEC|…"``."""
+    return codec == "auto" or codec.startswith("auto:")
+
+
+def auto_codecs(codec: str = "auto") -> list[str]:
+    """Among which codecs a call of ``"auto"`` chooses, or of ``"auto:SPEC|SPEC|…"``, which names
+    them: in normal form, by wire bits, falling. InvalidArgumentError says which spec is none,
+    stands twice or cannot be chosen, and why."""
+    return _core.auto_codecs(codec)
+
+
 def codec_info(spec: str, dtype: str = "float32", op: str = "sum") -> CodecInfo:
     """What ``spec`` comes to for arrays of ``dtype`` under ``op``."""
     return CodecInfo(*_core.codec_info(spec, dtype, op))

@@ -245,7 +245,7 @@ Status explain_spec(std::string_view text) {
                             quoted(parts.base.substr(kLearnedPrefix.size())) +
                             "; write \"kmeans:16\"");
   }
-  if (parts.base == "auto") {
+  if (parts.base == "auto" || text.starts_with("auto:")) {
     return invalid_argument("codec " + quoted(text) +
                             " is no format but a call's choice of one, by what the call moves; "
                             "name a format here");

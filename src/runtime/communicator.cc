@@ -134,7 +134,7 @@ Status CommunicatorImpl::run(const CallArguments& arguments, const CallOptions& 
   std::string codec;
   Result<CallOptions> settled = settle(arguments, call_options, codec);
   if (!settled.ok()) return settled.status();
-  return run_settled(arguments, *settled);
+  return run_settled(as_settled(arguments, call_options), *settled);
 }
 
 Status CommunicatorImpl::run_settled(const CallArguments& arguments,
@@ -149,8 +149,8 @@ Work CommunicatorImpl::start(const CallArguments& arguments, const CallOptions& 
   std::string codec;
   Result<CallOptions> settled = settle(arguments, call_options, codec);
   if (!settled.ok()) return Work(std::make_shared<FailedWork>(settled.status()));
-  auto operation = start_call(member_, arguments, *settled, options_.timeout_ms, 0,
-                              !call_options.attended, nullptr, nullptr);
+  auto operation = start_call(member_, as_settled(arguments, call_options), *settled,
+                              options_.timeout_ms, 0, !call_options.attended, nullptr, nullptr);
   if (!operation.ok()) return Work(std::make_shared<FailedWork>(operation.status()));
   return Work(std::move(operation).value());
 }

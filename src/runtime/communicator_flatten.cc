@@ -24,12 +24,14 @@ Result<std::vector<std::byte>> CommunicatorImpl::save_flatten() {
 Status CommunicatorImpl::load_flatten(std::span<const std::byte> saved) {
   Status status;
   progress_->execute([&](Node& /*node*/) { status = member_->flatten.load(saved); });
+  if (status.ok()) forget_channels();
   return status;
 }
 
 Status CommunicatorImpl::reset_flatten(std::optional<uint64_t> site) {
   Status status;
   progress_->execute([&](Node& /*node*/) { status = member_->flatten.reset(site); });
+  if (status.ok()) forget_channels();
   return status;
 }
 
@@ -60,7 +62,7 @@ Status Communicator::share_flatten(int root, int64_t timeout_ms) {
   }
   saved->resize(bytes);
   TERSUM_RETURN_IF_ERROR(broadcast(saved->data(), bytes, DataType::kUint8, root, exact));
-  if (rank() == root) return {};
+  // The root, too, so that all ranks have been given the same between the same calls.
   TERSUM_RETURN_IF_ERROR(reset_flatten());
   return load_flatten(*saved);
 }

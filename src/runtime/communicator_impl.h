@@ -84,6 +84,11 @@ class CommunicatorImpl {
   // of its buckets.
   Result<CallOptions> settle(const CallArguments& arguments, const CallOptions& call_options,
                              std::string& codec, std::span<const TensorRef> tensors = {});
+  // What the settled call starts with.
+  [[nodiscard]] CallArguments as_settled(const CallArguments& arguments,
+                                         const CallOptions& call_options) const;
+  // What sites know of their channels has been put in by the caller.
+  void forget_channels();
   // Of a call that leaves nothing open.
   Status run_settled(const CallArguments& arguments, const CallOptions& call_options);
   Status tune_once();                                       // unless it is tuned

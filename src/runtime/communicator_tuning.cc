@@ -7,6 +7,7 @@
 #include "platform/cpu_count.h"
 #include "runtime/coalesced_call.h"
 #include "runtime/communicator_impl.h"
+#include "runtime/group_id.h"
 #include "runtime/tuning/call_time.h"
 #include "runtime/tuning/link_speed.h"
 #include "runtime/tuning/list_sample.h"
@@ -47,7 +48,7 @@ void CommunicatorImpl::set_tuning(std::vector<std::string> addresses, std::vecto
 }
 
 bool CommunicatorImpl::leaves_open(const CallOptions& call_options) const {
-  return call_options.codec == "auto" || call_options.max_rel_error != 0 ||
+  return is_auto(call_options.codec) || call_options.max_rel_error != 0 ||
          (call_options.plan == PlanKind::kAuto &&
           (table_ != nullptr || !rules_.empty() || has_rates(member_->topology.get())));
 }
@@ -55,6 +56,7 @@ bool CommunicatorImpl::leaves_open(const CallOptions& call_options) const {
 Result<CallOptions> CommunicatorImpl::settle(const CallArguments& arguments,
                                              const CallOptions& call_options, std::string& codec,
                                              std::span<const TensorRef> tensors) {
+  TERSUM_RETURN_IF_ERROR(check_auto(call_options));
   PathContext context{member_->size(), member_->topology.get(), nullptr, &rules_, {}};
   {
     const std::lock_guard lock(choice_mutex_);
@@ -101,9 +103,16 @@ Status CommunicatorImpl::sample_errors(const PathContext& context, const CallArg
   }
   const Result<PlanErrorTerms> terms = error_terms(context, arguments, call_options);
   if (!terms.ok()) return terms.status();
-  std::vector<double> message = is_list
-                                    ? measure_list(arguments, tensors, call_options, count, call)
-                                    : ErrorSamples::measure(arguments, call_options, count, call);
+  std::unique_ptr<const ChannelState> channels;
+  if (teaches_channels(context, arguments, call_options)) {
+    progress_->execute([&](Node& /*node*/) {
+      channels =
+          member_->flatten.copy_channels(text_digest(call_options.site), call_options.channels);
+    });
+  }
+  std::vector<double> message =
+      is_list ? measure_list(arguments, tensors, call_options, count, call)
+              : ErrorSamples::measure(arguments, call_options, count, call, channels.get());
   CallOptions exactly;
   exactly.codec = "exact";
   exactly.timeout_ms = left_ms();
@@ -112,8 +121,22 @@ Status CommunicatorImpl::sample_errors(const PathContext& context, const CallArg
   TERSUM_RETURN_IF_ERROR(run_settled(sum, exactly));
   call_options.timeout_ms = left_ms();
   const std::lock_guard lock(choice_mutex_);
-  samples_.learn(arguments, call_options, count, message, terms.value(), context.size);
+  samples_.learn(arguments, call_options, count, call, message, terms.value(), context.size,
+                 channels.get());
   return {};
+}
+
+CallArguments CommunicatorImpl::as_settled(const CallArguments& arguments,
+                                           const CallOptions& call_options) const {
+  const PathContext context{member_->size(), member_->topology.get(), nullptr, &rules_, {}};
+  CallArguments settled = arguments;
+  settled.teaches = teaches_channels(context, arguments, call_options);
+  return settled;
+}
+
+void CommunicatorImpl::forget_channels() {
+  const std::lock_guard lock(choice_mutex_);
+  samples_.forget_channels();
 }
 
 Result<PathChoice> CommunicatorImpl::remembered_choice(const CallArguments& arguments,
@@ -147,6 +170,7 @@ PathContext CommunicatorImpl::choice_context(const CallArguments& arguments,
 
 Result<PathChoice> CommunicatorImpl::choose(const CallArguments& arguments,
                                             const CallOptions& call_options) {
+  TERSUM_RETURN_IF_ERROR(check_auto(call_options));
   const std::lock_guard lock(choice_mutex_);
   const PathContext context = choice_context(arguments, call_options);
   if (needs_tuning(context, arguments, call_options)) {

@@ -20,6 +20,7 @@
 #include "runtime/rendezvous.h"
 #include "runtime/sampled_calls.h"
 #include "runtime/start_call.h"
+#include "runtime/tuning/auto_codecs.h"
 
 namespace tersum {
 namespace {
@@ -172,7 +173,7 @@ void DeviceWorldImpl::start(const KeyedCall& call, OnDone on_done, void* context
   }
   const CallArguments arguments{call.collective, call.input, call.output, call.count, call.type,
                                 call.op,         0,          0,           call.site};
-  if (call.options.codec == "auto") {
+  if (is_auto(call.options.codec)) {
     if (!(call.options.max_rel_error > 0) || !std::isfinite(call.options.max_rel_error)) {
       on_done(context, invalid_argument("the codec auto needs the error that it may cause; pass "
                                         "max_rel_error above 0"));
@@ -263,6 +264,7 @@ Status DeviceWorldImpl::load_flatten(std::span<const std::byte> saved) {
   });
   if (!status.ok()) return status;
   const std::lock_guard lock(mutex_);
+  for (const auto& [key, place] : places_) place.sampled->forget_channels();
   loaded_ = std::move(shelf).value();
   return {};
 }
@@ -278,6 +280,9 @@ Status DeviceWorldImpl::reset_flatten() {
       if (status.ok()) status = member->flatten.reset(std::nullopt);
     }
   });
+  if (!status.ok()) return status;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, place] : places_) place.sampled->forget_channels();
   return status;
 }
 

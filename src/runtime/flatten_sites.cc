@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/check.h"
 #include "runtime/sealed_bytes.h"
 
 namespace tersum {
@@ -74,6 +75,17 @@ FlattenSite* FlattenSites::find_or_make(uint64_t site, size_t channels) {
   if (found != sites_.end()) return &found->second;
   if (sites_.size() >= kSitesMax) return nullptr;
   return &sites_.try_emplace({site, channels}, channels).first->second;
+}
+
+std::unique_ptr<const ChannelState> FlattenSites::copy_channels(uint64_t site,
+                                                                size_t channels) const {
+  const auto found = sites_.find({site, channels});
+  if (found == sites_.end() || found->second.state.factors() == nullptr) return nullptr;
+  std::vector<std::byte> saved(found->second.state.saved_bytes());
+  found->second.state.save(saved);
+  auto copy = std::make_unique<ChannelState>(channels);
+  TERSUM_CHECK(copy->load(saved));
+  return copy;
 }
 
 ClipSite* FlattenSites::find_or_make_clip(uint64_t site, uint64_t call) {

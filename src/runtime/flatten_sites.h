@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -63,6 +64,9 @@ class FlattenSites {
 
   // Null if there is no more room.
   FlattenSite* find_or_make(uint64_t site, size_t channels);
+  // What the site knows of its channels now, as a copy; null: nothing.
+  [[nodiscard]] std::unique_ptr<const ChannelState> copy_channels(uint64_t site,
+                                                                  size_t channels) const;
   // `call`: a digest of what calls have in common that learn one clip. Null if there is no more
   // room: such calls have the scales of blocks.
   ClipSite* find_or_make_clip(uint64_t site, uint64_t call);

@@ -67,7 +67,7 @@ struct CallRequest {
   int64_t timeout_ms = 0;
   uint64_t call = 0;      // sequence number or key
   uint64_t tensors = 0;   // checksum of what the array is made of; 0: one array
-  size_t channels = 0;    // of a flattened call; 0: it is none
+  size_t channels = 0;    // of a call that is flattened, or teaches them; 0: it is none
   uint64_t site = 0;      // where it is flattened, or learns a clip or levels
   uint64_t clip = 0;      // of a call that learns one, what its kind have in common; 0: it is none
   uint64_t levels = 0;    // of one that learns levels, digest of its codec; 0: it learns none

@@ -7,6 +7,7 @@
 #include "runtime/deadline.h"
 #include "runtime/group_id.h"
 #include "runtime/progress.h"
+#include "runtime/tuning/auto_codecs.h"
 #include "runtime/tuning/path_choice.h"
 
 namespace tersum {
@@ -30,6 +31,7 @@ struct SampledCalls::Sampling {
   size_t count = 0;  // values of the whole input
   PlanErrorTerms terms;
   std::vector<double> message;
+  std::unique_ptr<const ChannelState> channels;
 };
 
 void SampledCalls::start(const CallArguments& arguments, const CallOptions& options,
@@ -37,8 +39,13 @@ void SampledCalls::start(const CallArguments& arguments, const CallOptions& opti
   Call call{arguments, options, 0, key, on_done, context};
   const int64_t timeout_ms = options.timeout_ms > 0 ? options.timeout_ms : default_timeout_ms;
   call.deadline_ns = deadline_after_ms(member_->progress->clock().now_ns(), timeout_ms);
+  const Result<const AutoCodecs*> codecs = find_auto_codecs(options.codec);
+  if (!codecs.ok()) {
+    on_done(context, codecs.status());
+    return;
+  }
   // The caller's text need not outlive this.
-  call.options.codec = "auto";
+  call.options.codec = codecs.value()->spec;
   call.options.site = {};
   {
     const std::lock_guard lock(mutex_);
@@ -65,12 +72,21 @@ void SampledCalls::go_on(uint64_t site) {
     }
     const Status sampled = sample(site, *call);
     if (sampled.ok()) return;
-    {
-      const std::lock_guard lock(mutex_);
-      sites_[site].is_sampled_now = false;
-    }
-    call->on_done(call->context, sampled);
+    give_up(site, *call, sampled);
   }
+}
+
+void SampledCalls::give_up(uint64_t site, const Call& call, const Status& status) {
+  {
+    const std::lock_guard lock(mutex_);
+    sites_[site].is_sampled_now = false;
+  }
+  call.on_done(call.context, status);
+}
+
+void SampledCalls::forget_channels() {
+  const std::lock_guard lock(mutex_);
+  for (auto& [id, site] : sites_) site.samples.forget_channels();
 }
 
 std::optional<SampledCalls::Call> SampledCalls::take_next(uint64_t site, std::string_view& codec) {
@@ -91,18 +107,42 @@ std::optional<SampledCalls::Call> SampledCalls::take_next(uint64_t site, std::st
 }
 
 Status SampledCalls::sample(uint64_t site, const Call& call) {
+  TERSUM_RETURN_IF_ERROR(check_call(*member_, call.arguments, call.options));
+  if (teaches_channels(context_of(*member_), call.arguments, call.options)) {
+    return sample_behind(site, call);
+  }
+  return sum_samples(site, call, nullptr);
+}
+
+Status SampledCalls::sample_behind(uint64_t site, const Call& call) {
+  // As in start_call(): what is posted under this lock comes before the member's end.
+  const std::lock_guard lock(member_->mutex);
+  if (member_->closed) return member_->refusal;
+  member_->progress->post_async([self = shared_from_this(), site, call](Node& /*node*/) {
+    auto channels =
+        self->member_->flatten.copy_channels(call.arguments.site, call.options.channels);
+    const Status sampled = self->sum_samples(site, call, std::move(channels));
+    if (sampled.ok()) return;
+    self->give_up(site, call, sampled);
+    self->go_on(site);
+  });
+  return {};
+}
+
+Status SampledCalls::sum_samples(uint64_t site, const Call& call,
+                                 std::unique_ptr<const ChannelState> channels) {
   auto sampling = std::make_unique<Sampling>();
   sampling->self = shared_from_this();
   sampling->site = site;
   sampling->call = call;
   sampling->count = call.arguments.count * part_count(call.arguments.collective, member_->size());
-  TERSUM_RETURN_IF_ERROR(check_call(*member_, call.arguments, call.options));
   const Result<PlanErrorTerms> terms =
       error_terms(context_of(*member_), call.arguments, call.options);
   if (!terms.ok()) return terms.status();
   sampling->terms = terms.value();
-  sampling->message =
-      ErrorSamples::measure(call.arguments, call.options, sampling->count, call.key);
+  sampling->message = ErrorSamples::measure(call.arguments, call.options, sampling->count, call.key,
+                                            channels.get());
+  sampling->channels = std::move(channels);
   std::vector<double>& message = sampling->message;
   const CallArguments sum{Collective::kAllReduce, message.data(),     message.data(),
                           message.size(),         DataType::kFloat64, ReduceOp::kSum};
@@ -127,8 +167,8 @@ void SampledCalls::on_sampled(void* context, const Status& status) {
     Site& site = self.sites_[sampling->site];
     site.is_sampled_now = false;
     if (status.ok()) {
-      site.samples.learn(call.arguments, call.options, sampling->count, sampling->message,
-                         sampling->terms, self.member_->size());
+      site.samples.learn(call.arguments, call.options, sampling->count, call.key, sampling->message,
+                         sampling->terms, self.member_->size(), sampling->channels.get());
       codec = self.choose(site, call);
     }
   }
@@ -154,8 +194,10 @@ void SampledCalls::run(const Call& call, std::string_view codec) const {
   options.codec = codec;
   options.max_rel_error = 0;
   options.timeout_ms = left_ms(call);
-  const auto started = start_call(member_, call.arguments, options, options.timeout_ms, call.key,
-                                  true, call.on_done, call.context);
+  CallArguments arguments = call.arguments;
+  arguments.teaches = teaches_channels(context_of(*member_), call.arguments, call.options);
+  const auto started = start_call(member_, arguments, options, options.timeout_ms, call.key, true,
+                                  call.on_done, call.context);
   if (!started.ok()) call.on_done(call.context, started.status());
 }
 

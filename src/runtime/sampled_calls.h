@@ -1,11 +1,11 @@
 // SampledCalls: what settles the calls of a keyed member whose codec is "auto" within an error.
 //
-// As CommunicatorImpl::settle() does it, but without waiting and without a table of times: now and
-// then a call first sums a sample exactly (tuning/error_samples.h), and goes on when that sum is
-// there. It takes the codec of the fewest bits whose error stayed within max_rel_error in the
-// site's recent samples, or "exact" where none did or nothing was to be learned. A site's calls are
-// settled one after another in the order in which they start; while a sample is under way later
-// ones wait in line, because it says what they take.
+// "auto:LIST" likewise. As CommunicatorImpl::settle() does it, but without waiting and without a
+// table of times: now and then a call first sums a sample exactly (tuning/error_samples.h), and
+// goes on when that sum is there. It takes the codec of the fewest bits whose error stayed within
+// max_rel_error in the site's recent samples, or "exact" where none did or nothing was to be
+// learned. A site's calls are settled one after another in the order in which they start; while a
+// sample is under way later ones wait in line, because it says what they take.
 //
 // Thread safety: any thread; never blocks but for a mutex. A sum of samples ends on the progress
 // thread, which then codes some thousand values. Invariants: on_done is called exactly once;
@@ -40,13 +40,16 @@ class SampledCalls : public std::enable_shared_from_this<SampledCalls> {
  public:
   explicit SampledCalls(std::shared_ptr<Member> member) : member_(std::move(member)) {}
 
-  // `arguments` name a site, `options` the codec "auto" and an error above 0. The strings and
+  // `arguments` name a site, `options` a codec that is_auto() and an error above 0. The strings and
   // arrays that options point to are not needed after the call.
   void start(const CallArguments& arguments, const CallOptions& options, int64_t default_timeout_ms,
              uint64_t key, OnDone on_done, void* context);
 
   // By site.
   [[nodiscard]] std::map<uint64_t, SampledChoice> choices() const;
+
+  // As ErrorSamples::forget_channels(), of all sites.
+  void forget_channels();
 
  private:
   struct Call {
@@ -71,6 +74,11 @@ class SampledCalls : public std::enable_shared_from_this<SampledCalls> {
   // is to be sampled for, and later ones wait.
   std::optional<Call> take_next(uint64_t site, std::string_view& codec);
   Status sample(uint64_t site, const Call& call);
+  // The same, once it is known what the site knows of its channels: on the progress thread.
+  Status sample_behind(uint64_t site, const Call& call);
+  Status sum_samples(uint64_t site, const Call& call, std::unique_ptr<const ChannelState> channels);
+  // A sample that could not be taken ends its call.
+  void give_up(uint64_t site, const Call& call, const Status& status);
   static void on_sampled(void* context, const Status& status);
   // Requires mutex_.
   std::string_view choose(Site& site, const Call& call) const;

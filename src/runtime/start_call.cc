@@ -164,9 +164,10 @@ Status check_links(Member& member, const CallRequest& request) {
 
 // Sums of a whole array on every rank are what channels are learned from; where that is not so, or
 // there are no channels, Hadamard stands alone.
-bool is_flattened(const CallArguments& arguments, const CallOptions& options, const Codec& codec) {
-  return codec.flattens() && arguments.collective == Collective::kAllReduce &&
-         arguments.tensors == 0 && arguments.count > 0 && options.channels >= 2 &&
+bool has_channels(const CallArguments& arguments, const CallOptions& options, const Codec& codec) {
+  return (codec.flattens() || arguments.teaches) &&
+         arguments.collective == Collective::kAllReduce && arguments.tensors == 0 &&
+         arguments.count > 0 && options.channels >= 2 &&
          options.channels <= ChannelState::kChannelsMax;
 }
 
@@ -230,7 +231,7 @@ Status check_feedback(const CallArguments& arguments, const CallOptions& options
 void name_sites(const Member& member, const CallArguments& arguments, const CallOptions& options,
                 CallRequest& request) {
   const Codec& codec = *request.codec;
-  if (is_flattened(arguments, options, codec)) request.channels = options.channels;
+  if (has_channels(arguments, options, codec)) request.channels = options.channels;
   if (learns_clip(member, arguments, codec)) request.clip = clip_kind(arguments, codec);
   if (has_lesson(member, arguments, codec)) request.levels = levels_kind(arguments, codec);
   if (request.channels != 0 || request.clip != 0 || request.levels != 0) {

@@ -27,6 +27,8 @@ struct CallArguments {
   // for itself: which of two lists in flight comes first is sure for equal numbers alone.
   uint32_t bucket = 0;
   bool keeps_data = false;  // the root of a broadcast does not take part in its result
+  // Its sum teaches the site's channels whatever its codec: a later call there may flatten.
+  bool teaches = false;
 };
 
 // Whether start_call would take the arguments, but for what concerns the codec.

@@ -2,6 +2,7 @@
 #include <string>
 
 #include "runtime/communicator_impl.h"
+#include "runtime/tuning/auto_codecs.h"
 
 namespace tersum {
 namespace {
@@ -41,7 +42,11 @@ Work CommunicatorImpl::start_transfer(void* data, size_t count, DataType type, b
   arguments.keeps_data = sends;
   CallOptions options = call_options;
   // What the two could choose between has been measured for the whole group, if at all.
-  if (options.codec == "auto") options.codec = "exact";
+  if (is_auto(options.codec)) {
+    const auto codecs = find_auto_codecs(options.codec);
+    if (!codecs.ok()) return refuse(codecs.status());
+    options.codec = "exact";
+  }
   // One lock over number and start: a call that was refused uses up no number.
   const std::lock_guard lock(transfers_mutex_);
   uint32_t& number = transfers_[{peer, tag, sends}];

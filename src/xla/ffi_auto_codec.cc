@@ -1,9 +1,13 @@
 #include "xla/ffi_auto_codec.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <mutex>
+#include <string>
 #include <unordered_map>
+
+#include "runtime/tuning/auto_codecs.h"
 
 namespace tersum::xla_ffi {
 namespace {
@@ -23,20 +27,24 @@ NamedSites& named_sites() {
 
 }  // namespace
 
-Result<std::optional<double>> allowed_error(std::string_view codec) {
-  if (codec != kAuto && !codec.starts_with("auto:")) return std::optional<double>();
-  codec.remove_prefix(kAuto.size());
-  double error = 0;
-  if (!codec.empty()) {
-    codec.remove_prefix(1);
-    const auto [end, failure] = std::from_chars(codec.data(), codec.data() + codec.size(), error);
-    if (failure != std::errc() || end != codec.data() + codec.size()) error = 0;
+Result<std::optional<AllowedCodecs>> allowed_codecs(std::string_view codec) {
+  if (!is_auto(codec)) return std::optional<AllowedCodecs>();
+  codec.remove_prefix(std::min(codec.size(), kAuto.size() + 1));
+  AllowedCodecs allowed;
+  const char* const begin = codec.data();
+  const auto [end, failure] = std::from_chars(begin, begin + codec.size(), allowed.error);
+  const std::string_view behind = codec.substr(static_cast<size_t>(end - begin));
+  const bool is_number = failure == std::errc() && (behind.empty() || behind.front() == ':');
+  if (!is_number || !(allowed.error > 0) || !std::isfinite(allowed.error)) {
+    return invalid_argument(
+        "the codec auto needs the relative error that it may cause, a number above 0; write "
+        "auto:1e-2 or auto:1e-2:int8/128|int6/128+flatten, or pass max_rel_error=1e-2");
   }
-  if (error > 0 && std::isfinite(error)) return std::optional<double>(error);
-  return invalid_argument(
-      "the codec auto needs the relative error that it may cause, a number above 0; write "
-      "auto:1e-2 "
-      "or pass max_rel_error=1e-2");
+  const std::string list = std::string(kAuto) + std::string(behind);
+  const Result<const AutoCodecs*> codecs = find_auto_codecs(list);
+  if (!codecs.ok()) return codecs.status();
+  allowed.codec = codecs.value()->spec;
+  return std::optional<AllowedCodecs>(allowed);
 }
 
 void name_site(uint64_t site, const OperationId& operation) {

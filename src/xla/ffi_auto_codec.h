@@ -1,5 +1,6 @@
 // The codec "auto:E" of rewritten operations: whichever is cheapest within the relative error E, by
-// samples of each operation's own sums (runtime/sampled_calls.h).
+// samples of each operation's own sums (runtime/sampled_calls.h); of "auto:E:LIST", whichever of
+// the codecs that LIST names, with '|' between them.
 //
 // The error is part of the name, so that it travels in every place where a codec's name does: in
 // what a program asks for, in compiled programs and in the key of the compilation cache.
@@ -19,8 +20,14 @@
 
 namespace tersum::xla_ffi {
 
-// The error of "auto:E"; nothing for other names. kInvalidArgument: E is no finite number above 0.
-Result<std::optional<double>> allowed_error(std::string_view codec);
+struct AllowedCodecs {
+  double error = 0;
+  std::string_view codec;  // "auto", or "auto:LIST" in canonical form; for ever
+};
+
+// What "auto:E" and "auto:E:LIST" allow; nothing for other names. kInvalidArgument: E is no finite
+// number above 0, or LIST is none (runtime/tuning/auto_codecs.h).
+Result<std::optional<AllowedCodecs>> allowed_codecs(std::string_view codec);
 
 // What an operation's calls took last: one entry for each operand, and for each of the first
 // iterations of a loop.

@@ -54,7 +54,7 @@ class Pending {
   int64_t device_;
   std::vector<int64_t> group_;
   std::string codec_;
-  std::optional<double> auto_error_;  // where codec_ is "auto:E"
+  std::optional<AllowedCodecs> allowed_;  // where codec_ is "auto:E" or "auto:E:LIST"
   PlanKind plan_;
   int64_t timeout_ms_;
   std::vector<Operand> operands_;
@@ -85,8 +85,8 @@ Pending::Pending(const Invocation& invocation, std::span<const int64_t> group, P
       open_(operands_.size() + 1) {
   std::fegetenv(&environment_);
   // A name that is wrong is the world's to refuse.
-  auto error = allowed_error(codec_);
-  if (error.ok()) auto_error_ = *error;
+  auto allowed = allowed_codecs(codec_);
+  if (allowed.ok()) allowed_ = *allowed;
   keys_.reserve(operands_.size());
   sites_.reserve(operands_.size());
   for (uint32_t i = 0; i < operands_.size(); ++i) {
@@ -97,7 +97,7 @@ Pending::Pending(const Invocation& invocation, std::span<const int64_t> group, P
     identity.run_id = kEveryRun;
     identity.occurrence = std::min(occurrence, kIterationsApart);
     sites_.push_back(call_key(identity));
-    if (auto_error_) name_site(sites_.back(), invocation.operation);
+    if (allowed_) name_site(sites_.back(), invocation.operation);
   }
 }
 
@@ -120,8 +120,8 @@ KeyedCall Pending::keyed_call(uint32_t operand) const {
   call.op = ReduceOp::kSum;
   call.site = sites_[operand];
   call.options.channels = buffers.channels;
-  call.options.codec = auto_error_ ? std::string_view("auto") : codec_;
-  call.options.max_rel_error = auto_error_.value_or(0);
+  call.options.codec = allowed_ ? allowed_->codec : codec_;
+  call.options.max_rel_error = allowed_ ? allowed_->error : 0;
   call.options.plan = plan_;
   call.options.timeout_ms = timeout_ms_;
   return call;

@@ -46,10 +46,13 @@ WorldHooks make_world_hooks(WorldSource source) {
 }
 
 Result<std::string> check_codec(std::string_view spec) {
-  const auto error = allowed_error(spec);
-  if (!error.ok()) return error.status();
-  // The shortest digits that say the same number.
-  if (error.value().has_value()) return fmt::format("auto:{}", *error.value());
+  const auto allowed = allowed_codecs(spec);
+  if (!allowed.ok()) return allowed.status();
+  if (allowed.value().has_value()) {
+    // The shortest digits that say the same number, and what stands behind "auto".
+    const auto [error, codec] = *allowed.value();
+    return fmt::format("auto:{}{}", error, codec.substr(std::string_view("auto").size()));
+  }
   return canonical_codec(spec);
 }
 

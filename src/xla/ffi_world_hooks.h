@@ -32,7 +32,8 @@ struct WorldSource {
 
 [[nodiscard]] WorldHooks make_world_hooks(WorldSource source);
 
-// The canonical form of a codec spec, or of "auto:E"; kInvalidArgument says what would be allowed.
+// The canonical form of a codec spec, or of "auto:E[:LIST]"; kInvalidArgument says what would be
+// allowed.
 Result<std::string> check_codec(std::string_view spec);
 
 }  // namespace tersum::xla_ffi

@@ -203,6 +203,17 @@ class Pass {
     return ok_status();
   }
 
+  // A choice of "auto", or of "auto:LIST", with the error that stands for all of them; of
+  // "auto:E", which has one, and of codecs, as it is.
+  std::string with_error(std::string_view choice) const {
+    const bool is_auto = choice == kHloChoiceAuto || choice.starts_with("auto:");
+    const std::string_view behind = choice.substr(std::min(choice.size(), kHloChoiceAuto.size()));
+    const bool has_error =
+        behind.size() > 1 && (behind[1] == '.' || (behind[1] >= '0' && behind[1] <= '9'));
+    if (!is_auto || has_error || options_.auto_codec.empty()) return std::string(choice);
+    return options_.auto_codec + std::string(behind);
+  }
+
   // The codec by the operation's own choice, or the default. XLA's all-reduce combiner joins the
   // choices of the operations that it merges with commas, each distinct one once, and forgets which
   // operand had which (and which had none).
@@ -219,9 +230,7 @@ class Pass {
     for (const std::string_view part : split_at_commas(chosen->second)) {
       std::string canonical(kHloChoiceOff);
       if (part != kHloChoiceOff) {
-        const bool is_named = part != kHloChoiceAuto || options_.auto_codec.empty();
-        auto checked =
-            options_.canonical_codec(is_named ? part : std::string_view(options_.auto_codec));
+        auto checked = options_.canonical_codec(with_error(part));
         if (!checked.ok()) {
           return {HloOutcome::kError,
                   fmt::format("It asks for tersum={}, but: {}.", quoted(chosen->second),

@@ -37,7 +37,8 @@ inline constexpr std::string_view kHloAllReduceTarget = "tersum_all_reduce";
 inline constexpr std::string_view kHloReduceScatterTarget = "tersum_reduce_scatter";
 
 // The frontend attribute by which a program chooses for one operation:
-// `set_xla_metadata(tersum="int4/32")`, or "off" to leave it to XLA, or "auto".
+// `set_xla_metadata(tersum="int4/32")`, or "off" to leave it to XLA, or "auto", or
+// "auto:int8/128|int6/128+flatten", which names the codecs to choose among.
 inline constexpr std::string_view kHloChoiceAttribute = "tersum";
 inline constexpr std::string_view kHloChoiceOff = "off";
 inline constexpr std::string_view kHloChoiceAuto = "auto";
@@ -48,7 +49,7 @@ inline constexpr std::string_view kHloExactCodec = "exact";
 struct HloPassOptions {
   // For operations that choose nothing themselves: a codec spec, or "off".
   std::string codec = "int8/128";
-  // What the choice "auto" stands for; empty: an operation that makes it is an error.
+  // What the choice "auto" stands for, "auto:E"; empty: an operation that makes it is an error.
   std::string auto_codec;
   std::string plan = "auto";
   int64_t timeout_ms = 30'000;

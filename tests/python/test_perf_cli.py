@@ -279,6 +279,34 @@ def test_other_reductions(tmp_path: Path, redop: str) -> None:
     assert all(row["wrong"] == 0 for row in rows_of(path))
 
 
+def test_named_candidates_are_one_contender(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    # A plan that tuning does not measure: what the error allows is taken, not what is faster here.
+    how = ("--plan", "bidirectional_ring", "--transport", "tcp", "--explain", "--iters", "3")
+    sizes = ("--min-bytes", "1M", "--max-bytes", "1M", "--warmup", "2", "--max-rel-error", "0.2")
+    done = perf("--codec", "exact,auto:int5/64|int8", *how, *sizes, "--json", str(path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    exact, chosen = rows_of(path)
+    assert chosen["codec"] == "auto:int8/128|int5/64"
+    assert chosen["wrong"] == 0 and 0.01 < chosen["rel_error"] < 0.2
+    assert chosen["wire_bytes"] < 0.18 * exact["wire_bytes"]
+    assert "int5/64 lost" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--codec", "auto:int8|int4"), "pass --max-rel-error"),
+        (("--codec", "auto:", "--max-rel-error", "0.1"), "empty place"),
+        (("--codec", "auto:int8|itn4", "--max-rel-error", "0.1"), "did you mean"),
+        (("--codec", "auto:int8|int2+feedback", "--max-rel-error", "0.1"), "given back"),
+    ],
+)
+def test_wrong_candidates_are_refused(options: tuple[str, ...], why: str) -> None:
+    done = perf(*options, *SMALL)
+    assert done.returncode == 2 and why in done.stderr
+
+
 def test_compare_gloo(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     path = tmp_path / "rows.json"

@@ -19,7 +19,7 @@ from tersum.cli.command_error import CommandError
 from tersum.cli.perf_contender import Contender
 from tersum.cli.perf_data import Values
 from tersum.cli.perf_options import BARE, PerfOptions
-from tersum.codecs import codec_wire_bytes
+from tersum.codecs import codec_wire_bytes, is_auto
 from tersum.communicator import Communicator
 
 # Of one send or recv: stays in L2, as the slices of a collective do.
@@ -119,7 +119,7 @@ def bare_contenders(group: Communicator, options: PerfOptions, address: str) -> 
 
         return prepare
 
-    codecs = dict.fromkeys(codec for codec in options.codecs if codec != "auto")
+    codecs = dict.fromkeys(codec for codec in options.codecs if not is_auto(codec))
     return [
         Contender(
             BARE,

@@ -36,6 +36,7 @@ from tersum.cli.perf_rank import measure
 from tersum.cli.perf_spawn import run_local_ranks
 from tersum.cli.perf_worker import make_contenders, serve_counters
 from tersum.cli.shaped_link import parse_rate
+from tersum.codecs import is_auto
 from tersum.communicator import Communicator
 from tersum.errors import TersumError
 from tersum.store import TorchStore
@@ -96,7 +97,7 @@ def add_parser(commands: Any) -> None:
         type=_list_of(None),
         default=("int8/128",),
         metavar="LIST",
-        help="codecs, e.g. exact,bf16,int8/128,int4,auto (default int8/128)",
+        help="codecs, e.g. exact,bf16,int8/128,auto,'auto:int8|int6+flatten' (default int8/128)",
     )
     what.add_argument(
         "--plan",
@@ -224,6 +225,8 @@ def _spec_for_ranks(codec: str) -> str:
     """In its one form, but for what names a file: ranks are other processes and read it again."""
     if codec == "auto" or "table:" in codec or "kronecker:" in codec:
         return codec
+    if is_auto(codec):
+        return "auto:" + "|".join(tersum.auto_codecs(codec))
     return tersum.codec_info(codec).spec
 
 
@@ -237,10 +240,17 @@ def make_options(arguments: argparse.Namespace) -> PerfOptions:
     if arguments.plot and importlib.util.find_spec("matplotlib") is None:
         raise CommandError("--plot needs matplotlib: pip install matplotlib", exit_status=2)
     for codec in arguments.codec:
-        if codec == "auto":
-            continue
+        if is_auto(codec) and codec != "auto" and not arguments.max_rel_error > 0:
+            raise CommandError(
+                f"--codec {codec} needs the error within which one of them is chosen; "
+                "pass --max-rel-error 1e-2, say",
+                exit_status=2,
+            )
         try:
-            tersum.codec_info(codec)
+            if is_auto(codec):
+                tersum.auto_codecs(codec)
+            else:
+                tersum.codec_info(codec)
         except TersumError as error:
             raise CommandError(f"--codec: {error}", exit_status=2) from None
     options = PerfOptions(

@@ -16,6 +16,7 @@ from tersum.cli.command_error import CommandError
 from tersum.cli.perf_data import Values
 from tersum.cli.perf_options import BARE, PerfOptions, sent_share
 from tersum.cli.perf_peers import PEERS, PeerJob, Turns, why_not
+from tersum.codecs import is_auto
 from tersum.communicator import Communicator
 
 
@@ -55,7 +56,7 @@ def tersum_contenders(group: Communicator, options: PerfOptions) -> list[Contend
 def allowed_error(codec: str, options: PerfOptions) -> float:
     """What a contender's calls pass as ``max_rel_error``: only a codec left open is held to it, and
     of what only moves between ranks no call takes one."""
-    takes_error = codec == "auto" and options.op not in ("all_to_all", "gather", "scatter")
+    takes_error = is_auto(codec) and options.op not in ("all_to_all", "gather", "scatter")
     return options.max_rel_error if takes_error else 0.0
 
 

@@ -33,7 +33,7 @@ from tersum.cli.perf_options import (
 )
 from tersum.cli.plan_study import study_plans
 from tersum.cli.shaped_link import wire_seconds
-from tersum.codecs import codec_info
+from tersum.codecs import codec_info, is_auto
 from tersum.communicator import Communicator
 
 _TURNS_MAX = 5  # more where calls in place would overflow
@@ -55,7 +55,7 @@ def measure(
     exhaust the iterator; all get the same rows, but for predictions. A contender whose processes
     fail is left out from then on, and rank 0 says why."""
     running = list(contenders)
-    if options.explain or options.predict or "auto" in options.codecs:
+    if options.explain or options.predict or any(map(is_auto, options.codecs)):
         group.tune()
     try:
         for size in options.sizes:
@@ -204,6 +204,7 @@ def _choice(
         contender.codec,
         contender.plan,
         max_rel_error=allowed_error(contender.codec, options),
+        site="perf",
     )
 
 

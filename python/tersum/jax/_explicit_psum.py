@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import tersum
 from tersum.jax._install import ensure_hook_for_psum
 from tersum.jax._jax_version import require_jax, require_xla_core
-from tersum.jax._options import auto_codec
+from tersum.jax._options import auto_codec, names_auto
 
 jax = require_jax()
 T = TypeVar("T")
@@ -24,8 +24,8 @@ def psum(
 ) -> T:
     """``lax.psum`` whose sum travels in ``codec`` (``"off"`` leaves it to XLA).
 
-    ``"auto"`` takes the cheapest codec whose error stays within ``max_rel_error``, as
-    :func:`tersum.jax.install` says; it is for this codec alone.
+    ``"auto"`` takes the cheapest codec whose error stays within ``max_rel_error``, of those that
+    ``"auto:SPEC|SPEC|…"`` names, as :func:`tersum.jax.install` says; it is for these alone.
 
     ``x``: an array or a pytree of arrays; the result has its shapes and types. For use inside
     ``jax.shard_map`` (or ``pmap``), under ``jit``, ``grad`` and ``vmap``; the derivative is that of
@@ -46,8 +46,8 @@ def psum(
 
 
 def _codec_name(codec: str, max_rel_error: float) -> str:
-    if codec == "auto":
-        return auto_codec(max_rel_error)
+    if names_auto(codec):
+        return auto_codec(max_rel_error, codec)
     if max_rel_error != 0:
         raise tersum.InvalidArgumentError(
             f"max_rel_error is {max_rel_error} beside codec={codec!r}; it is for codec='auto'"

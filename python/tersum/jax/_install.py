@@ -69,7 +69,8 @@ def install(
 
     - ``codec``: how float32, bfloat16 and float16 sums travel: ``"exact"``, ``"bf16"``, ``"int8"``,
       ``"int8/32"``, ``"int4/128"``, …; ``"off"`` takes only operations that choose for themselves;
-      ``"auto"`` gives each operation the cheapest codec within ``max_rel_error``.
+      ``"auto"`` gives each operation the cheapest codec within ``max_rel_error``, and
+      ``"auto:int8/128|int6/128+flatten"`` the cheapest of those that it names.
     - ``max_rel_error``: what the codecs of ``"auto"`` may cost, ``0.01`` say: of each sum, as roots
       of sums of squares, in samples of the operation's recent calls (``docs/tuning.md``). All
       processes choose alike; :func:`report` says what. It also serves operations that ask for

@@ -8,6 +8,7 @@ import json
 import math
 
 import tersum
+from tersum.codecs import is_auto
 from tersum.jax._jax_version import require_xla_core
 
 PLANS = (
@@ -24,14 +25,28 @@ PLANS = (
 TRANSPORTS = ("auto", "tcp", "shm")
 
 
-def auto_codec(max_rel_error: float) -> str:
-    """The codec that is chosen within an error; InvalidArgumentError if that is none."""
+def names_auto(codec: str) -> bool:
+    """Whether ``codec`` is chosen within an error that stands elsewhere: ``"auto"``, or
+    ``"auto:SPEC|SPEC|…"``, and not ``"auto:0.01"``."""
+    if not is_auto(codec):
+        return False
+    head = codec.removeprefix("auto").removeprefix(":").partition(":")[0]
+    try:
+        float(head)
+    except ValueError:
+        return True
+    return False
+
+
+def auto_codec(max_rel_error: float, codec: str = "auto") -> str:
+    """``codec``, of :func:`names_auto`, within an error; InvalidArgumentError if that is none."""
     if not 0 < max_rel_error < math.inf:
         raise tersum.InvalidArgumentError(
             f"codec='auto' needs the relative error that it may cause, and max_rel_error is "
             f"{max_rel_error}; pass max_rel_error=1e-2, say"
         )
-    name: str = require_xla_core().canonical_codec(f"auto:{float(max_rel_error)!r}")
+    named = codec.removeprefix("auto")
+    name: str = require_xla_core().canonical_codec(f"auto:{float(max_rel_error)!r}{named}")
     return name
 
 
@@ -84,8 +99,8 @@ class InstallOptions:
             raise tersum.InvalidArgumentError(
                 f"max_rel_error is {self.max_rel_error}; use a number above 0, or 0 for none"
             )
-        if self.codec == "auto":
-            return dataclasses.replace(self, codec=auto_codec(self.max_rel_error))
+        if names_auto(self.codec):
+            return dataclasses.replace(self, codec=auto_codec(self.max_rel_error, self.codec))
         if self.codec == "off":
             return self
         return dataclasses.replace(self, codec=require_xla_core().canonical_codec(self.codec))

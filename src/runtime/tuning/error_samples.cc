@@ -3,36 +3,78 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 
 #include "base/check.h"
 #include "base/mix_bits.h"
 #include "codec/codec.h"
 #include "codec/kernels/added_terms.h"
 #include "codec/kernels/element_kernels.h"
+#include "codec/kernels/outlier_selection.h"
 #include "codec/value_kind.h"
 #include "runtime/group_id.h"
 
 namespace tersum {
 namespace {
 
-const Codec& codec_of(std::string_view spec) {
-  const Result<const Codec*> codec = find_codec(spec, DataType::kFloat32, ReduceOp::kSum);
-  TERSUM_CHECK(codec.ok());
-  return *codec.value();
+const AutoCodecs& codecs_of(const CallOptions& options) {
+  const Result<const AutoCodecs*> codecs = find_auto_codecs(options.codec);
+  TERSUM_CHECK(codecs.ok());
+  return *codecs.value();
 }
 
+// What was looked at of an array: runs, the first value of each in the array, and of how many.
+struct Looked {
+  std::span<const float> values;
+  std::span<const size_t> starts;
+  size_t count;
+};
+
 // The squared distance between values and what one coding makes of them.
-double squared_error(const Codec& codec, const std::vector<float>& values) {
+double squared_error(const Codec& codec, std::span<const float> values, const SlicePlace& place) {
   std::vector<std::byte> wire(codec.wire_bytes(values.size()));
   std::vector<float> decoded(values.size());
-  codec.encode(values.data(), values.size(), wire.data());
-  codec.decode(wire.data(), values.size(), decoded.data());
+  codec.encode(values.data(), values.size(), wire.data(), place);
+  codec.decode(wire.data(), values.size(), decoded.data(), place);
   double sum = 0;
   for (size_t i = 0; i < values.size(); ++i) {
     const double error = static_cast<double>(decoded[i]) - static_cast<double>(values[i]);
     sum += error * error;
   }
   return sum;
+}
+
+// Runs lie side by side in one slice, but where their places count: a channel's factor goes by its
+// index. And a budget, of the largest values say, is of use within its section alone: where runs
+// are of several sections, each is coded apart, too, and the larger error counts, since a run's
+// budget is rounded up (0.5 % of 512 values are 3), and that of all runs ignores how they differ.
+double squared_error(const AutoCodec& chosen, const Codec& codec, const Looked& looked,
+                     const ChannelState* channels) {
+  const bool is_flattened = codec.flattens();
+  double together = 0;
+  if (!is_flattened) {
+    together = squared_error(codec, looked.values, {});
+    if (!chosen.is_sectioned || looked.count <= kSectionValues) return together;
+  }
+  double sum = 0;
+  for (size_t i = 0; i < looked.starts.size(); ++i) {
+    const size_t begin = i * ErrorSamples::kRunValues;
+    const size_t here = std::min(ErrorSamples::kRunValues, looked.values.size() - begin);
+    SlicePlace place;
+    place.first = looked.starts[i];
+    place.factors = is_flattened ? channels->factors() : nullptr;
+    sum += squared_error(codec, looked.values.subspan(begin, here), place);
+  }
+  return std::max(sum, together);
+}
+
+bool knows_channels(const ChannelState* channels) {
+  return channels != nullptr && channels->factors() != nullptr;
+}
+
+// As digest_of(); never 0, which says that nothing is known.
+double channels_digest(const ChannelState* channels) {
+  return knows_channels(channels) ? static_cast<double>(channels->digest() >> 28 | 1) : 0;
 }
 
 // A number that is exact in float64, as are sums of it over 65,535 ranks.
@@ -46,6 +88,8 @@ double digest_of(const CallArguments& arguments, const CallOptions& options) {
   fold(arguments.op);
   fold(arguments.count);
   fold(arguments.tensors);
+  fold(options.channels);
+  fold(text_digest(codecs_of(options).spec));
   return static_cast<double>(digest >> 28);
 }
 
@@ -64,30 +108,14 @@ std::vector<size_t> ErrorSamples::run_starts(size_t count, uint64_t call) {
   return starts;
 }
 
-const std::vector<std::string_view>& ErrorSamples::ladder() {
-  static const auto* const codecs = new std::vector<std::string_view>{
-      "bf16",  // 16 bits a value, then 8.5, 8.125, …
-      "int8/32",
-      "int8/128",
-      "int7/128+hadamard",
-      "int7/128",
-      "int6/128+hadamard",
-      "int6/128",
-      "int5/128+hadamard",
-      "int4/32",
-      "nf4/64",
-      "int4/128",
-      "int3/64+hadamard",
-  };
-  return *codecs;
-}
-
 const ErrorSamples::Site* ErrorSamples::find(const CallArguments& arguments,
                                              const CallOptions& options) const {
+  const AutoCodecs* const codecs = &codecs_of(options);
   const auto found = std::find_if(sites_.begin(), sites_.end(), [&](const Site& site) {
     return site.collective == arguments.collective && site.type == arguments.type &&
            site.op == arguments.op && site.count == arguments.count &&
-           site.tensors == arguments.tensors && site.name == options.site;
+           site.tensors == arguments.tensors && site.channels == options.channels &&
+           site.codecs == codecs && site.name == options.site;
   });
   return found == sites_.end() ? nullptr : &*found;
 }
@@ -100,15 +128,16 @@ ErrorSamples::Site& ErrorSamples::take(const CallArguments& arguments, const Cal
     return sites_.back();
   }
   if (sites_.size() >= kSitesKept) sites_.erase(sites_.begin());
-  sites_.push_back({arguments.collective,
-                    arguments.type,
-                    arguments.op,
-                    arguments.count,
-                    arguments.tensors,
-                    std::string(options.site),
-                    0,
-                    0,
-                    {}});
+  Site site;
+  site.collective = arguments.collective;
+  site.type = arguments.type;
+  site.op = arguments.op;
+  site.count = arguments.count;
+  site.tensors = arguments.tensors;
+  site.channels = options.channels;
+  site.codecs = &codecs_of(options);
+  site.name = options.site;
+  sites_.push_back(std::move(site));
   return sites_.back();
 }
 
@@ -120,7 +149,8 @@ bool ErrorSamples::is_due(const CallArguments& arguments, const CallOptions& opt
 }
 
 std::vector<double> ErrorSamples::measure(const CallArguments& arguments,
-                                          const CallOptions& options, size_t count, uint64_t call) {
+                                          const CallOptions& options, size_t count, uint64_t call,
+                                          const ChannelState* channels) {
   const ValueKind kind = value_kind(arguments.type);
   const ElementKernels& kernels = element_kernels();
   const AddedTerms added{options.residual, options.bias,
@@ -128,44 +158,78 @@ std::vector<double> ErrorSamples::measure(const CallArguments& arguments,
   std::vector<float> sample;
   sample.reserve(kRuns * kRunValues);
   alignas(64) float run[kRunValues + kTilePad];
-  for (const size_t first : run_starts(count, call)) {
+  const std::vector<size_t> starts = run_starts(count, call);
+  for (const size_t first : starts) {
     const size_t here = std::min(kRunValues, count - first);
     load_with_terms(kernels, kind, arguments.input, added, 0, first, here, run);
     sample.insert(sample.end(), run, run + here);
   }
+  // Of a list `count` are the values that are looked at.
+  const size_t whole = std::max<size_t>(count, arguments.tensors);
+  const std::vector<AutoCodec>& codecs = codecs_of(options).codecs;
   std::vector<double> message(sample.begin(), sample.end());
-  message.reserve(sample.size() + ladder().size() + 1);
-  for (const std::string_view spec : ladder()) {
-    message.push_back(squared_error(codec_of(spec), sample));
+  message.reserve(sample.size() + codecs.size() + kDigests);
+  for (const AutoCodec& codec : codecs) {
+    const bool is_shown = !codec.codec->flattens() || knows_channels(channels);
+    message.push_back(
+        is_shown ? squared_error(codec, *codec.codec, {sample, starts, whole}, channels) : 0);
   }
+  message.push_back(channels_digest(channels));
   message.push_back(digest_of(arguments, options));
   return message;
 }
 
 void ErrorSamples::learn(const CallArguments& arguments, const CallOptions& options, size_t count,
-                         const std::vector<double>& summed, const PlanErrorTerms& terms,
-                         int ranks) {
-  const size_t codecs = ladder().size();
-  TERSUM_CHECK(summed.size() > codecs + 1);
+                         uint64_t call, const std::vector<double>& summed,
+                         const PlanErrorTerms& terms, int ranks, const ChannelState* channels) {
+  const std::vector<AutoCodec>& codecs = codecs_of(options).codecs;
+  TERSUM_CHECK(summed.size() > codecs.size() + kDigests);
   if (summed.back() != ranks * digest_of(arguments, options)) return;
+  const bool channels_known =
+      knows_channels(channels) && summed[summed.size() - 2] == ranks * channels_digest(channels);
   Site& site = take(arguments, options);
   ++site.taken;
-  const std::vector<float> sums(summed.begin(), summed.end() - static_cast<ptrdiff_t>(codecs + 1));
+  site.ranks = ranks;
+  const size_t behind = codecs.size() + kDigests;
+  const std::vector<float> sums(summed.begin(), summed.end() - static_cast<ptrdiff_t>(behind));
   double size = 0;
   for (const float value : sums) size += static_cast<double>(value) * static_cast<double>(value);
   if (!std::isfinite(size) || (size == 0 && sums.size() < count)) return;
+  const std::vector<size_t> starts = run_starts(count, call);
   // Of `ranks` contributions `terms.contributions` are coded; errors of different codings add as
   // squares.
   const double coded = terms.contributions / static_cast<double>(ranks);
-  const double results = terms.partials + terms.finals;
-  std::vector<double> errors(codecs);
-  for (size_t i = 0; i < codecs; ++i) {
-    const double moved =
-        coded * summed[sums.size() + i] + results * squared_error(codec_of(ladder()[i]), sums);
+  std::vector<double> errors(codecs.size());
+  for (size_t i = 0; i < codecs.size(); ++i) {
+    const Codec& codec = *codecs[i].codec;
+    if (codec.flattens() && !channels_known) {
+      errors[i] = std::numeric_limits<double>::quiet_NaN();
+      continue;
+    }
+    const double before = coded * summed[sums.size() + i];
+    const Codec& gathered = codec.gathered(static_cast<uint32_t>(ranks));
+    const Looked looked{sums, starts, count};
+    double of_sums = terms.finals * squared_error(codecs[i], gathered, looked, channels);
+    if (terms.partials > 0) {
+      of_sums += terms.partials * squared_error(codecs[i], codec, looked, channels);
+    }
+    // What is coded then is the sum with all that was lost of it before, and loses in proportion.
+    const double moved = before + of_sums * (size == 0 ? 1 : 1 + before / size);
     const double error = moved == 0 ? 0 : std::sqrt(moved / size);
     errors[i] = std::isfinite(error) ? error : std::numeric_limits<double>::infinity();
   }
   site.errors[site.samples++ % kRecent] = std::move(errors);
+}
+
+void ErrorSamples::forget_channels() {
+  for (Site& site : sites_) {
+    for (std::vector<double>& errors : site.errors) {
+      for (size_t i = 0; i < errors.size(); ++i) {
+        if (!site.codecs->codecs[i].codec->flattens()) continue;
+        errors[i] = std::numeric_limits<double>::quiet_NaN();
+      }
+    }
+  }
 }
 
 std::optional<SampledCodec> ErrorSamples::cheapest(const CallArguments& arguments,
@@ -173,14 +237,22 @@ std::optional<SampledCodec> ErrorSamples::cheapest(const CallArguments& argument
                                                    double rel_error) const {
   const Site* const site = find(arguments, options);
   if (site == nullptr || site->samples == 0) return std::nullopt;
-  for (size_t i = ladder().size(); i-- > 0;) {
-    double largest = 0;
+  SampledCodec best{"exact", 0};
+  size_t least = std::numeric_limits<size_t>::max();
+  // From the fewest bits of contributions upwards, of equal ones the faster first.
+  for (size_t i = site->codecs->codecs.size(); i-- > 0;) {
+    const AutoCodec& codec = site->codecs->codecs[i];
+    double largest = -1;
     for (const std::vector<double>& errors : site->errors) {
-      if (!errors.empty()) largest = std::max(largest, errors[i]);
+      if (!errors.empty() && !std::isnan(errors[i])) largest = std::max(largest, errors[i]);
     }
-    if (largest <= rel_error) return SampledCodec{ladder()[i], largest};
+    if (largest < 0 || largest > rel_error) continue;
+    const size_t cost = wire_cost(codec, site->ranks);
+    if (cost >= least) continue;
+    least = cost;
+    best = {codec.spec, largest};
   }
-  return SampledCodec{"exact", 0};
+  return best;
 }
 
 }  // namespace tersum

@@ -1,10 +1,15 @@
 // ErrorSamples: what codecs would have done to recent sums, measured on samples of them.
 //
 // Now and then a call that leaves its codec open and names an error sends, before the sum itself, a
-// few of its values exactly and with them how far each codec of a ladder moves them on this rank.
+// few of its values exactly and with them how far each codec that it may take moves them on this
+// rank (auto_codecs.h).
 // Summed over the ranks that gives the sample's exact sum and the error that all contributions
 // bring to it; coding that sum adds what the plan does to results. All ranks get the same bits, so
 // all come to the same codec.
+//
+// A codec that flattens is judged by what its site knows of its channels when the sample is taken,
+// and only where all ranks knew the same then; before that, and where channels are not known, it is
+// not taken.
 //
 // Error here is relative and of a whole sum: ||result - exact|| / ||exact||, each a root of a sum
 // of squares. It says what is usual, where block_error_bound says what is possible.
@@ -21,13 +26,15 @@
 #include <string_view>
 #include <vector>
 
+#include "codec/channel_state.h"
 #include "plan/plan.h"
 #include "runtime/start_call.h"
+#include "runtime/tuning/auto_codecs.h"
 
 namespace tersum {
 
 struct SampledCodec {
-  std::string_view codec;  // of the ladder, or exact; for ever
+  std::string_view codec;  // of AutoCodecs, or exact; for ever
   double rel_error = 0;    // the largest of the recent samples
 
   bool operator==(const SampledCodec&) const = default;
@@ -36,16 +43,15 @@ struct SampledCodec {
 class ErrorSamples {
  public:
   static constexpr size_t kRuns = 8;
-  static constexpr size_t kRunValues = 512;  // whole blocks of every codec of the ladder
+  static constexpr size_t kRunValues = 512;  // whole blocks of most codecs of the ladder
   static constexpr size_t kSitesKept = 64;
   static constexpr uint64_t kEvery = 16;
-  // Measuring takes half a millisecond, too much for every 16th call of arrays below this.
+  // Measuring takes about a millisecond, too much for every 16th call of arrays below this.
   static constexpr size_t kLargeValues = 65'536;
   static constexpr uint64_t kEverySmall = 256;
   static constexpr size_t kRecent = 4;
-
-  // By wire bits, falling; of equal bits the slower one first.
-  static const std::vector<std::string_view>& ladder();
+  // At the end of a message: of what is known of channels, and of the site.
+  static constexpr size_t kDigests = 2;
 
   // Whether the call is to be measured whose number in its group is `call`: until its site (named
   // by the options; one for each length, type, operation and collective) was twice, while there is
@@ -57,36 +63,47 @@ class ErrorSamples {
   // call; in ascending order.
   [[nodiscard]] static std::vector<size_t> run_starts(size_t count, uint64_t call);
 
-  // What this rank adds to the group's message: a sample, then the squared error of each codec of
-  // the ladder on it, then the site's digest. `count` values are the whole input.
+  // What this rank adds to the group's message: a sample, then the squared error of each codec that
+  // options.codec allows on it, then digests of what is known of the channels, and of the site.
+  // `count` values are the whole input. `channels`: what the site has learned; null: nothing.
   [[nodiscard]] static std::vector<double> measure(const CallArguments& arguments,
                                                    const CallOptions& options, size_t count,
-                                                   uint64_t call);
+                                                   uint64_t call,
+                                                   const ChannelState* channels = nullptr);
 
   // From the sum of the ranks' messages; `terms` are those of the plan that the call would take.
   // Nothing changes if the ranks' sites differ. A sample with NaN or Inf teaches nothing, nor do
-  // zeros out of more than what was looked at (`count` values).
+  // zeros out of more than what was looked at (`count` values). `channels`: as measure() got it.
   void learn(const CallArguments& arguments, const CallOptions& options, size_t count,
-             const std::vector<double>& summed, const PlanErrorTerms& terms, int ranks);
+             uint64_t call, const std::vector<double>& summed, const PlanErrorTerms& terms,
+             int ranks, const ChannelState* channels = nullptr);
 
-  // The codec of the fewest bits whose error stayed within `rel_error` in all recent samples of the
-  // site; "exact" where none did; nothing where none was taken.
+  // What sites know of their channels is no longer what it was: codecs that flatten wait for the
+  // next sample.
+  void forget_channels();
+
+  // The codec of the fewest bits, as contribution and sum, whose error stayed within `rel_error` in
+  // all recent samples of the site that showed it; "exact" where none did; nothing where no sample
+  // was taken.
   [[nodiscard]] std::optional<SampledCodec> cheapest(const CallArguments& arguments,
                                                      const CallOptions& options,
                                                      double rel_error) const;
 
  private:
   struct Site {
-    Collective collective;
-    DataType type;
-    ReduceOp op;
-    size_t count;
-    uint64_t tensors;
+    Collective collective = Collective::kAllReduce;
+    DataType type = DataType::kFloat32;
+    ReduceOp op = ReduceOp::kSum;
+    size_t count = 0;
+    uint64_t tensors = 0;
+    size_t channels = 0;
+    const AutoCodecs* codecs = nullptr;
     std::string name;
+    int ranks = 1;
     uint64_t taken = 0;    // messages
     uint64_t samples = 0;  // of them that taught something
-    // Of the last samples, by codec of the ladder.
-    std::array<std::vector<double>, kRecent> errors;
+    // Of the last samples, by codec of `codecs`; NaN: the sample did not show it.
+    std::array<std::vector<double>, kRecent> errors = {};
   };
   [[nodiscard]] const Site* find(const CallArguments& arguments, const CallOptions& options) const;
   Site& take(const CallArguments& arguments, const CallOptions& options);

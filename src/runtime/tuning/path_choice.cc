@@ -10,12 +10,11 @@
 #include "plan/collective_rules.h"
 #include "plan/plan_fit.h"
 #include "runtime/plan_needed.h"
+#include "runtime/tuning/auto_codecs.h"
 #include "runtime/tuning/open_plans.h"
 
 namespace tersum {
 namespace {
-
-constexpr std::string_view kAutoCodec = "auto";
 
 // Elements of the whole array: every rank's parts together where a call counts one rank's.
 size_t whole_count(const PathContext& context, const CallArguments& arguments) {
@@ -175,7 +174,7 @@ Status check_error(const PathContext& context, const CallArguments& arguments,
     return invalid_argument("max_rel_error is " + percent(options.max_rel_error) +
                             "; pass a part of the largest magnitude, such as 0.01, or 0");
   }
-  if (options.max_rel_error == 0 || options.codec == kAutoCodec) return {};
+  if (options.max_rel_error == 0 || is_auto(options.codec)) return {};
   const Result<const Codec*> codec = find_codec(options.codec, arguments.type, arguments.op);
   if (!codec.ok()) return codec.status();
   if (codec.value()->lossless()) return {};
@@ -234,9 +233,27 @@ Result<PlanErrorTerms> error_terms(const PathContext& context, const CallArgumen
   return plan_error_terms(plan.value());
 }
 
+Status check_auto(const CallOptions& options) {
+  if (!is_auto(options.codec)) return {};
+  const Result<const AutoCodecs*> codecs = find_auto_codecs(options.codec);
+  if (!codecs.ok()) return codecs.status();
+  if (!codecs.value()->is_named || options.max_rel_error > 0) return {};
+  return invalid_argument("codec \"" + std::string(options.codec) +
+                          "\" needs the error within which one of them is chosen, and "
+                          "max_rel_error is " +
+                          percent(options.max_rel_error) + "; pass max_rel_error=0.01, say");
+}
+
+bool teaches_channels(const PathContext& context, const CallArguments& arguments,
+                      const CallOptions& options) {
+  if (options.channels < 2 || !wants_samples(context, arguments, options)) return false;
+  const Result<const AutoCodecs*> codecs = find_auto_codecs(options.codec);
+  return codecs.ok() && codecs.value()->flattens;
+}
+
 bool wants_samples(const PathContext& context, const CallArguments& arguments,
                    const CallOptions& options) {
-  if (options.codec != kAutoCodec || !(options.max_rel_error > 0)) return false;
+  if (!is_auto(options.codec) || !(options.max_rel_error > 0)) return false;
   if (!std::isfinite(options.max_rel_error)) return false;
   if (!reduces(arguments.collective)) return false;
   const TuningRule* rule = rule_for(context, arguments);
@@ -246,7 +263,7 @@ bool wants_samples(const PathContext& context, const CallArguments& arguments,
 
 bool needs_tuning(const PathContext& context, const CallArguments& arguments,
                   const CallOptions& options) {
-  if (options.codec != kAutoCodec || context.table != nullptr) return false;
+  if (!is_auto(options.codec) || context.table != nullptr) return false;
   const TuningRule* rule = rule_for(context, arguments);
   if (rule != nullptr && !rule->codec.empty()) return false;
   return lossy_may_serve(context, arguments, options);
@@ -254,6 +271,7 @@ bool needs_tuning(const PathContext& context, const CallArguments& arguments,
 
 Result<PathChoice> choose_path(const PathContext& context, const CallArguments& arguments,
                                const CallOptions& options) {
+  TERSUM_RETURN_IF_ERROR(check_auto(options));
   if (Status fits = check_error(context, arguments, options); !fits.ok()) {
     // What hosts add up first is quantized once more; without that the call may be exact enough.
     CallOptions direct = options;
@@ -263,7 +281,7 @@ Result<PathChoice> choose_path(const PathContext& context, const CallArguments& 
     return named(std::string(options.codec), PlanKind::kTwoStep,
                  "partial sums of hosts would be more wrong than the call allows");
   }
-  if (options.codec != kAutoCodec) return choose_plan_only(context, arguments, options);
+  if (!is_auto(options.codec)) return choose_plan_only(context, arguments, options);
   CallOptions settled = options;
   settled.codec = "exact";
   if (!lossy_may_serve(context, arguments, options)) {
@@ -286,6 +304,12 @@ Result<PathChoice> choose_path(const PathContext& context, const CallArguments& 
   if (context.sampled && wants_samples(context, arguments, options)) {
     PathChoice choice = choose_sampled(context, arguments, options, plan);
     take_plan_by_cost(context, arguments, open, choice);
+    return choice;
+  }
+  if (options.codec != "auto") {
+    // Of the codecs that a call names nothing is known before a sample.
+    Result<PathChoice> choice = choose_plan_only(context, arguments, settled);
+    if (choice.ok()) choice->reason = "no sample has shown yet what the named codecs cost here";
     return choice;
   }
   Result<PlanErrorTerms> terms = error_terms(context, arguments, options);

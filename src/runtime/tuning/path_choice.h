@@ -30,6 +30,14 @@ struct PathContext {
 bool wants_samples(const PathContext& context, const CallArguments& arguments,
                    const CallOptions& options);
 
+// kInvalidArgument: the call names codecs to choose among that are none, or no error to choose by.
+Status check_auto(const CallOptions& options);
+
+// Whether the call's sum is to teach the site's channels, so that codecs that flatten can be
+// judged.
+bool teaches_channels(const PathContext& context, const CallArguments& arguments,
+                      const CallOptions& options);
+
 // How often values are quantized on the way that the call would take.
 Result<PlanErrorTerms> error_terms(const PathContext& context, const CallArguments& arguments,
                                    const CallOptions& options);

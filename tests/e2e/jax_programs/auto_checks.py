@@ -98,6 +98,49 @@ def check_operations_for_themselves(values: np.ndarray) -> None:
     digest.update(f"{fine} {coarse}".encode())
 
 
+def check_named_codecs(values: np.ndarray) -> None:
+    """Only what a list names is taken: install()'s, a psum's and a mark's."""
+    install("auto:int8|bf16", max_rel_error=0.2)
+    summed(values, plain)
+    row = tersum.jax.report().rewritten[-1]
+    assert row.codec == "auto:0.2:bf16|int8/128", row
+    assert last_choice() == ("int8/128",)
+    install("auto:0.2:bf16")
+    summed(values, plain)
+    assert last_choice() == ("bf16",)
+    install("off", max_rel_error=0.2)
+
+    def three(x: jax.Array) -> jax.Array:
+        fine = tersum.jax.psum(x, "x", codec="auto:int7|int8/32", max_rel_error=0.5)
+        with set_xla_metadata(tersum="auto:int6|int7"):
+            coarse = lax.psum(fine * x, "x")
+        with set_xla_metadata(tersum="auto:0.3:int5/64"):
+            return lax.psum(coarse + x, "x")
+
+    summed(values, three)
+    taken = {row.codec: row.chosen for row in tersum.jax.report().rewritten[-3:]}
+    assert taken == {
+        "auto:0.5:int8/32|int7/128": ("int7/128",),
+        "auto:0.2:int7/128|int6/128": ("int6/128",),
+        "auto:0.3:int5/64": ("int5/64",),
+    }, taken
+
+
+def check_channels_are_learned(values: np.ndarray) -> None:
+    """Operands of two dimensions teach their channels, whatever they take: from the second run on
+    a codec that flattens holds where plain int8 does not."""
+    install("auto", max_rel_error=0.03)
+    rows = values[:, : COUNT // 400 * 400].reshape(len(values), -1, 400).copy()
+    rows[:, :, 7::50] *= 30
+    result = summed(rows, plain, calls=4)
+    (chosen,) = last_choice()
+    assert "+flatten" in chosen, chosen
+    assert codec_info(chosen).wire_bits <= codec_info("int6/128+flatten").wire_bits
+    assert error(result, rows) <= 1.2 * 0.03
+    install("int8/128")
+    assert error(summed(rows, plain), rows) > 0.02
+
+
 def check_layers_of_a_loop(values: np.ndarray) -> None:
     """One operation, two iterations: contributions that cancel want the exact wire, others not."""
     install("auto", max_rel_error=0.02)
@@ -137,6 +180,15 @@ def check_refusals(values: np.ndarray) -> None:
         )
     assert "auto" in refused(lambda: tersum.jax.install(codec="auto:x"))
     assert "1e-2" in refused(lambda: tersum.jax.psum(values, "x", codec="auto"))
+    for wrong, why in (
+        ("auto:", "auto:1e-2"),
+        ("auto:int8|int8/128", "stands twice"),
+        ("auto:int8|itn4", "did you mean"),
+        ("auto:int2+feedback", "given back"),
+    ):
+        text = refused(lambda wrong=wrong: tersum.jax.install(codec=wrong, max_rel_error=0.1))
+        assert why in text or "empty place" in text, text
+    assert "max_rel_error" in refused(lambda: tersum.jax.install(codec="auto:int8|int4"))
     assert "codec='auto'" in refused(
         lambda: tersum.jax.psum(values, "x", codec="int8", max_rel_error=0.1)
     )
@@ -158,6 +210,8 @@ def main() -> None:
     values = random.standard_normal((len(jax.devices()), COUNT)).astype(np.float32)
     check_installed(values)
     check_operations_for_themselves(values)
+    check_named_codecs(values)
+    check_channels_are_learned(values)
     check_layers_of_a_loop(values)
     check_what_has_no_choice()
     check_refusals(values)

@@ -62,13 +62,14 @@ class SampledCallsTest : public testing::Test {
 
   // One call of every device; the sums, equal on all of them.
   std::vector<float> sum(const Arrays& inputs, double max_rel_error, uint64_t site = 7,
-                         std::string_view codec = "auto") {
+                         std::string_view codec = "auto", size_t channels = 0) {
     ++key_;
     Arrays outputs(inputs.size(), std::vector<float>(inputs[0].size()));
     std::vector<Ending> endings(inputs.size());
     for (size_t i = 0; i < inputs.size(); ++i) {
       KeyedCall made = call(i, key_, inputs[i], outputs[i], max_rel_error, site);
       made.options.codec = codec;
+      made.options.channels = channels;
       world_->start(made, end, &endings[i]);
     }
     for (Ending& ending : endings) {
@@ -152,6 +153,46 @@ TEST_F(SampledCallsTest, OfOneSiteWaitInLineWhileASampleIsUnderWay) {
     }
   }
   EXPECT_EQ(world_->choices()[0].calls, kCalls);
+}
+
+// Channels of which one in 50 is large: a sum teaches them, whatever it travelled as.
+TEST_F(SampledCallsTest, FlattenOnceTheSiteKnowsItsChannels) {
+  constexpr size_t kChannels = 400;
+  Arrays values = normal_values();
+  for (auto& array : values) {
+    for (size_t i = 7; i < array.size(); i += 50) array[i] *= 30;
+  }
+  std::vector<std::string> taken;
+  std::vector<float> result;
+  for (int step = 0; step < 4; ++step) {
+    result = sum(values, 0.03, 7, "auto", kChannels);
+    taken.emplace_back(world_->choices()[0].codec);
+  }
+  EXPECT_THAT(taken[0], testing::Not(HasSubstr("flatten")));
+  EXPECT_THAT(taken[1], HasSubstr("+flatten"));
+  EXPECT_EQ(taken[3], taken[1]);
+  // By the state that the calls before it have left; the same call again differs by that one's.
+  EXPECT_NE(result, sum(values, 0, 8, taken[3], kChannels)) << "another site knows nothing";
+  ASSERT_TRUE(world_->reset_flatten().ok());
+  sum(values, 0.03, 7, "auto", kChannels);
+  EXPECT_THAT(std::string(world_->choices()[0].codec), testing::Not(HasSubstr("flatten")));
+}
+
+TEST_F(SampledCallsTest, TakeOneOfTheCodecsThatAreNamed) {
+  const Arrays values = normal_values();
+  sum(values, 0.3, 7, "auto:int8/128|int5/64");
+  EXPECT_EQ(world_->choices()[0].codec, "int5/64");
+  sum(values, 0.3, 8, "auto:int8/128");
+  EXPECT_EQ(world_->choices()[1].codec, "int8/128");
+  std::vector<float> output(values[0].size());
+  for (const char* wrong : {"auto:", "auto:int8|int8", "auto:int2+feedback"}) {
+    Ending ending;
+    KeyedCall refused = call(0, 1, values[0], output, 0.1);
+    refused.options.codec = wrong;
+    world_->start(refused, end, &ending);
+    ending.done.wait();
+    EXPECT_EQ(ending.status.code(), StatusCode::kInvalidArgument) << wrong;
+  }
 }
 
 TEST_F(SampledCallsTest, NeedAnErrorAboveZero) {

@@ -239,6 +239,20 @@ TEST_F(InvocationTest, auto_needs_an_error) {
   }
 }
 
+TEST_F(InvocationTest, auto_may_name_codecs) {
+  EXPECT_EQ(check_codec("auto:1e-2:int6+flatten|int8").value(),
+            "auto:0.01:int8/128|int6/128+flatten");
+  const auto allowed = allowed_codecs("auto:0.5:int4/32+sparse:0.5%|int8").value();
+  EXPECT_EQ(allowed->error, 0.5);
+  EXPECT_EQ(allowed->codec, "auto:int8/128|int4/32+sparse:0.5%");
+  EXPECT_EQ(allowed_codecs("auto:0.5").value()->codec, "auto");
+  EXPECT_FALSE(allowed_codecs("int8").value().has_value());
+  for (const char* wrong : {"auto:int8", "auto:0.1:", "auto:0.1:int8|", "auto:0.1:int8|int8/128",
+                            "auto:0.1:itn8", "auto:0.1:int2+feedback", "auto:0.1:auto"}) {
+    EXPECT_EQ(check_codec(wrong).status().code(), StatusCode::kInvalidArgument) << wrong;
+  }
+}
+
 TEST_F(InvocationTest, without_operands_it_ends_at_once) {
   Ending ending;
   start(invocation(0, {}), ending);
