@@ -1,9 +1,10 @@
 """The formats of docs/codec-quality.md that stand there beside those of `tersum tune-codec`.
 
-That command tries every format that has a name, plain, `+hadamard` and `+flatten`. Here are the
-other modifiers, and formats that are learned from calls before those that are judged: `table:FILE`
-by `tersum learn-table`, `+kronecker:FILE` by `tersum train-kronecker`, and `kmeans:K/B`, which a
-group of ranks learns together.
+That command tries every format that has a name, plain, `+hadamard` and `+flatten`, and some with
+`+sparse`, `+mixed`, `+adaptive` and `+shiftadd`. Here are the other modifiers, and formats that are
+learned from calls before those that are judged: `table:FILE` by `tersum learn-table`,
+`+kronecker:FILE` by `tersum train-kronecker`, and `kmeans:K/B`, which a group of ranks learns
+together.
 """
 
 from __future__ import annotations
@@ -21,18 +22,14 @@ import tersum
 from tersum.cli import main as run_tersum
 
 BASES = {
-    "int8/32": ("+shiftadd",),
-    "int8/128": ("+kronecker:FILE", "+shiftadd", "+sr", "+sparse:0.2%"),
+    "int8/128": ("+kronecker:FILE", "+sr"),
     "int8/1024": ("", "+rows:384"),
-    "int6/128": ("+kronecker:FILE", "+mixed", "+sparse:0.5%"),
-    "int4/32": ("+mixed", "+shiftadd", "+hadamard+sr"),
-    "int4/64": ("+adaptive",),
+    "int6/128": ("+kronecker:FILE",),
+    "int4/32": ("+hadamard+sr",),
     "int4/128": (
-        *("+kronecker:FILE", "+mixed", "+adaptive", "+hadamard+sr"),
+        *("+kronecker:FILE", "+hadamard+sr"),
         *("+clip:learned", "+hadamard+clip:learned"),
     ),
-    "int4/1024": ("+sparse:0.2%",),
-    "int3/32": ("+mixed",),
     "five/32": ("+sr",),
     "int2/32": ("+feedback", "+clip:learned"),
     "fp8e4m3/128": ("+sr",),
@@ -41,7 +38,7 @@ BASES = {
     "mxfp6:e2m3/32": ("+floor",),
     "mxfp6:e3m2/32": ("+floor",),
     "mxfp4/32": ("+floor",),
-    "mxint8/32": ("+floor", "+shiftadd"),
+    "mxint8/32": ("+floor",),
     "nf4/64": ("+sr",),
     "table:FILE/64": ("",),
     "kmeans:16/64": ("",),

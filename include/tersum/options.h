@@ -63,7 +63,8 @@ struct CallOptions {
   // max_rel_error allows, where it is clearly faster than exact by what the group measured of
   // itself. The first such call of a group measures (Communicator::tune), which takes about 200 ms.
   // What is not a sum or average of float32, bfloat16 or float16 takes the exact path whatever is
-  // named here.
+  // named here. "auto:int8/128|int6/128+flatten": as "auto", among these and exact, with
+  // max_rel_error above 0 (auto_codecs in codec_info.h; docs/tuning.md).
   std::string_view codec = "int8/128";
   PlanKind plan = PlanKind::kAuto;
   // Deadline of the call, from its start. 0 takes the communicator's.

@@ -38,6 +38,13 @@ Floats = npt.NDArray[np.float32]
 OUTLIER_MEDIANS = 10.0
 #: Blocks that are tried of formats that leave a choice, beside each one's own.
 BLOCKS = (32, 128)
+#: Of the other modifiers those that need no more than the values, where they are of use.
+OTHERS = (
+    *("int8/128+sparse:0.2%", "int6/128+sparse:0.5%", "int4/1024+sparse:0.2%"),
+    *("int6/128+mixed", "int4/128+mixed", "int4/32+mixed", "int3/32+mixed"),
+    *("int4/128+adaptive", "int4/64+adaptive"),
+    *("int8/32+shiftadd", "int8/128+shiftadd", "int4/32+shiftadd", "mxint8/32+shiftadd"),
+)
 _SLICE_BYTES = 64 * 1024
 _SPEED_VALUES = 64 * 1024
 
@@ -206,7 +213,7 @@ class SpecQuality:
 
 def default_specs(sizes: Collection[int]) -> list[str]:
     """Every lossy format that so many ranks can sum in, with its own block and :data:`BLOCKS`,
-    plain, ``+hadamard`` and ``+flatten``."""
+    plain, ``+hadamard`` and ``+flatten``, and :data:`OTHERS`."""
     specs = []
     for name in known_codecs():
         if codec_info(name).lossless or not all(_sums(name, ranks) for ranks in sizes):
@@ -217,7 +224,7 @@ def default_specs(sizes: Collection[int]) -> list[str]:
                     specs.append(codec_info(text + modifier).spec)
                 except InvalidArgumentError:
                     continue  # a format without blocks, or always of another size
-    return list(dict.fromkeys(specs))
+    return list(dict.fromkeys([*specs, *OTHERS]))
 
 
 def _sums(spec: str, ranks: int) -> bool:

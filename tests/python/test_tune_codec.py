@@ -167,6 +167,8 @@ def test_every_default_spec_is_measured(tmp_path: Path, capsys: pytest.CaptureFi
     assert status == 0
     names = {spec.split("/")[0].split("+")[0] for spec in specs_of(out)}
     assert names == {name for name in tersum.known_codecs() if name != "exact"}
+    assert {"int6/128+sparse:0.5%", "int4/128+mixed", "int4/64+adaptive"} < {*default_specs({2})}
+    assert "int8/32+shiftadd" in default_specs({2, 3})
     assert "lut2/32" in default_specs({2, 4}) and "lut2/32" not in default_specs({2, 3})
 
 

@@ -246,7 +246,8 @@ std::optional<SampledCodec> ErrorSamples::cheapest(const CallArguments& argument
     for (const std::vector<double>& errors : site->errors) {
       if (!errors.empty() && !std::isnan(errors[i])) largest = std::max(largest, errors[i]);
     }
-    if (largest < 0 || largest > rel_error) continue;
+    const double doubt = codec.is_sectioned ? kSectionDoubt : 1;
+    if (largest < 0 || largest * doubt > rel_error) continue;
     const size_t cost = wire_cost(codec, site->ranks);
     if (cost >= least) continue;
     least = cost;

@@ -50,6 +50,9 @@ class ErrorSamples {
   static constexpr size_t kLargeValues = 65'536;
   static constexpr uint64_t kEverySmall = 256;
   static constexpr size_t kRecent = 4;
+  // Where a budget goes to the largest values of a section, a sample's few largest say what becomes
+  // of it: int8/128+sparse:0.5% of 1.6 % outliers seemed to lose 12 % less than it did.
+  static constexpr double kSectionDoubt = 1.2;
   // At the end of a message: of what is known of channels, and of the site.
   static constexpr size_t kDigests = 2;
 
