@@ -363,12 +363,21 @@ Result<std::shared_ptr<DeviceWorld>> DeviceWorld::create(int process_index, int 
                                                          const std::shared_ptr<Store>& store,
                                                          const CommunicatorOptions& options,
                                                          std::string_view name) {
+  auto acquired = acquire_process_node(options, process_index, process_count);
+  if (!acquired.ok()) return acquired.status();
+  return create_world_on(acquired.value(), process_index, process_count, local_devices, store,
+                         options, name);
+}
+
+Result<std::shared_ptr<DeviceWorld>> create_world_on(const std::shared_ptr<Progress>& progress,
+                                                     int process_index, int process_count,
+                                                     std::span<const int64_t> local_devices,
+                                                     const std::shared_ptr<Store>& store,
+                                                     const CommunicatorOptions& options,
+                                                     std::string_view name) {
   if (process_count > 1 && store == nullptr) {
     return invalid_argument("a world of several processes needs a store to meet in");
   }
-  auto acquired = acquire_process_node(options, process_index, process_count);
-  if (!acquired.ok()) return acquired.status();
-  const std::shared_ptr<Progress>& progress = acquired.value();
   const int64_t deadline = deadline_after_ms(progress->clock().now_ns(), options.timeout_ms);
   MeetingRequest request;
   request.name = std::string(name);
