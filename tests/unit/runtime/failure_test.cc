@@ -66,10 +66,14 @@ TEST_P(Failure, RanksThatDisagreeOnLengthAllHearBothValuesAndStayUsable) {
 TEST_P(Failure, EveryArgumentIsCompared) {
   Cluster cluster = make_cluster(2);
   std::vector<std::vector<float>> data(2, std::vector<float>(64));
-  const auto expect = [&](const std::string& what, auto start) {
+  // Each rank hears what differs and both values, and which rank has which.
+  const auto expect = [&](const std::string& what, const std::string& value_0,
+                          const std::string& value_1, auto start) {
     for (const Status& status : cluster.run(start)) {
       EXPECT_EQ(status.code(), StatusCode::kDisagreement) << what << ": " << status.to_string();
-      EXPECT_TRUE(names(status, what)) << status.to_string();
+      EXPECT_TRUE(names(status, "ranks disagree on the " + what + ": rank 0 has " + value_0 +
+                                    ", rank 1 has " + value_1 + ";"))
+          << status.to_string();
     }
     expect_usable(cluster);
   };
@@ -78,27 +82,32 @@ TEST_P(Failure, EveryArgumentIsCompared) {
     float* values = data[static_cast<size_t>(rank)].data();
     return communicator.start_all_reduce(values, values, 32, type, op, options);
   };
-  expect("data type", [&](int rank, Communicator& communicator) {
+  expect("length", "16 elements", "17 elements", [&](int rank, Communicator& communicator) {
+    float* values = data[static_cast<size_t>(rank)].data();
+    return communicator.start_all_reduce(values, values, rank == 0 ? 16 : 17, DataType::kFloat32,
+                                         ReduceOp::kSum, kExact);
+  });
+  expect("data type", "float32", "int32", [&](int rank, Communicator& communicator) {
     return reduce(rank, communicator, rank == 0 ? DataType::kFloat32 : DataType::kInt32,
                   ReduceOp::kSum, kExact);
   });
-  expect("operation", [&](int rank, Communicator& communicator) {
+  expect("operation", "sum", "max", [&](int rank, Communicator& communicator) {
     return reduce(rank, communicator, DataType::kFloat32,
                   rank == 0 ? ReduceOp::kSum : ReduceOp::kMax, kExact);
   });
-  expect("codec", [&](int rank, Communicator& communicator) {
+  expect("codec", "int8/128", "int8/32", [&](int rank, Communicator& communicator) {
     return reduce(rank, communicator, DataType::kFloat32, ReduceOp::kSum,
                   {rank == 0 ? "int8" : "int8/32", PlanKind::kAuto, 0});
   });
-  expect("plan", [&](int rank, Communicator& communicator) {
+  expect("plan", "ring", "two_step", [&](int rank, Communicator& communicator) {
     return reduce(rank, communicator, DataType::kFloat32, ReduceOp::kSum,
                   {"exact", rank == 0 ? PlanKind::kRing : PlanKind::kTwoStep, 0});
   });
-  expect("collective", [&](int rank, Communicator& communicator) {
+  expect("collective", "barrier", "all_reduce", [&](int rank, Communicator& communicator) {
     if (rank == 0) return communicator.start_barrier();
     return reduce(rank, communicator, DataType::kFloat32, ReduceOp::kSum, kExact);
   });
-  expect("root", [&](int rank, Communicator& communicator) {
+  expect("root", "rank 0", "rank 1", [&](int rank, Communicator& communicator) {
     return communicator.start_broadcast(data[static_cast<size_t>(rank)].data(), 32,
                                         DataType::kFloat32, rank, kExact);
   });
