@@ -369,15 +369,24 @@ Result<std::shared_ptr<DeviceWorld>> DeviceWorld::create(int process_index, int 
                                                          const std::shared_ptr<Store>& store,
                                                          const CommunicatorOptions& asked,
                                                          std::string_view name) {
-  if (process_count > 1 && store == nullptr) {
-    return invalid_argument("a world of several processes needs a store to meet in");
-  }
   const Result<CommunicatorOptions> from_environment = with_environment(asked);
   if (!from_environment.ok()) return from_environment.status();
   const CommunicatorOptions& options = from_environment.value();
   auto acquired = acquire_process_node(options, process_index, process_count);
   if (!acquired.ok()) return acquired.status();
-  const std::shared_ptr<Progress>& progress = acquired.value();
+  return create_world_on(acquired.value(), process_index, process_count, local_devices, store,
+                         options, name);
+}
+
+Result<std::shared_ptr<DeviceWorld>> create_world_on(const std::shared_ptr<Progress>& progress,
+                                                     int process_index, int process_count,
+                                                     std::span<const int64_t> local_devices,
+                                                     const std::shared_ptr<Store>& store,
+                                                     const CommunicatorOptions& options,
+                                                     std::string_view name) {
+  if (process_count > 1 && store == nullptr) {
+    return invalid_argument("a world of several processes needs a store to meet in");
+  }
   const int64_t deadline = deadline_after_ms(progress->clock().now_ns(), options.timeout_ms);
   MeetingRequest request;
   request.name = std::string(name);

@@ -27,6 +27,8 @@
 
 namespace tersum {
 
+class Progress;
+
 // One collective of one device.
 struct KeyedCall {
   std::span<const int64_t> group;  // global device ids, in rank order; equal on all members
@@ -99,5 +101,13 @@ class DeviceWorld {
   // Ends all calls in flight with kAborted; later ones fail at once.
   virtual void close() = 0;
 };
+
+// DeviceWorld::create on a given engine: tests put several "processes" into one.
+Result<std::shared_ptr<DeviceWorld>> create_world_on(const std::shared_ptr<Progress>& progress,
+                                                     int process_index, int process_count,
+                                                     std::span<const int64_t> local_devices,
+                                                     const std::shared_ptr<Store>& store,
+                                                     const CommunicatorOptions& options,
+                                                     std::string_view name);
 
 }  // namespace tersum

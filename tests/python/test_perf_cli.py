@@ -372,10 +372,13 @@ def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
     assert done.returncode == 1 and "cannot write" in done.stderr
 
 
-@pytest.mark.skipif(
+needs_links = pytest.mark.skipif(
     shaped_link.unavailable_reason() is not None,
     reason=f"no shaped links: {shaped_link.unavailable_reason()}",
 )
+
+
+@needs_links
 def test_link_rows_have_the_wire_bound(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
     done = perf(
@@ -393,6 +396,28 @@ def test_link_rows_have_the_wire_bound(tmp_path: Path) -> None:
         assert row["time_us"] > bound - bucket_us
         assert row["wire_ratio"] < 2
         assert row["predicted_us"] == pytest.approx(bound, rel=0.1)
+
+
+@needs_links
+def test_int8_is_nearly_twice_as_fast_as_bf16_on_a_link(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    tries: list[tuple[float, float]] = []
+    # 4 MiB of float32 are 88 ms of this wire as bf16 and 45 ms as int8; 1.97 by the bits. A machine
+    # that is busy elsewhere slows some calls and not others: the best of three tries counts, and of
+    # one the fastest call against the wire.
+    for _ in range(3):
+        done = perf(
+            *("--link", "200mbit", "--codec", "bf16,int8", "--json", str(path), "--iters", "7"),
+            *("--min-bytes", "4M", "--max-bytes", "4M", "--warmup", "2"),
+        )
+        assert done.returncode == 0, done.stderr
+        bf16, int8 = rows_of(path)
+        assert (bf16["codec"], int8["codec"]) == ("bf16", "int8/128")
+        fastest = int8["time_us_min"] / int8["wire_bound_us"]
+        tries.append((bf16["time_us"] / int8["time_us"], fastest))
+        if tries[-1][0] >= 1.85 and tries[-1][1] <= 1.1:
+            return
+    pytest.fail(f"times of bf16 over int8, and int8's over its wire's: {tries}")
 
 
 def test_link_without_root_says_so(

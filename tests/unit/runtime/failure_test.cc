@@ -66,13 +66,14 @@ TEST_P(Failure, RanksThatDisagreeOnLengthAllHearBothValuesAndStayUsable) {
 TEST_P(Failure, EveryArgumentIsCompared) {
   Cluster cluster = make_cluster(2);
   std::vector<std::vector<float>> data(2, std::vector<float>(64));
+  // Each rank hears what differs and both values, and which rank has which.
   const auto expect = [&](const std::string& what, const std::string& value_0,
                           const std::string& value_1, auto start) {
-    const std::string sentence = "ranks disagree on the " + what + ": rank 0 has " + value_0 +
-                                 ", rank 1 has " + value_1 + ";";
     for (const Status& status : cluster.run(start)) {
       EXPECT_EQ(status.code(), StatusCode::kDisagreement) << what << ": " << status.to_string();
-      EXPECT_TRUE(names(status, sentence)) << status.to_string();
+      EXPECT_TRUE(names(status, "ranks disagree on the " + what + ": rank 0 has " + value_0 +
+                                    ", rank 1 has " + value_1 + ";"))
+          << status.to_string();
     }
     expect_usable(cluster);
   };
@@ -81,6 +82,11 @@ TEST_P(Failure, EveryArgumentIsCompared) {
     float* values = data[static_cast<size_t>(rank)].data();
     return communicator.start_all_reduce(values, values, 32, type, op, options);
   };
+  expect("length", "16 elements", "17 elements", [&](int rank, Communicator& communicator) {
+    float* values = data[static_cast<size_t>(rank)].data();
+    return communicator.start_all_reduce(values, values, rank == 0 ? 16 : 17, DataType::kFloat32,
+                                         ReduceOp::kSum, kExact);
+  });
   expect("data type", "float32", "int32", [&](int rank, Communicator& communicator) {
     return reduce(rank, communicator, rank == 0 ? DataType::kFloat32 : DataType::kInt32,
                   ReduceOp::kSum, kExact);
