@@ -91,7 +91,9 @@ def test_parts_of_a_group_share_their_tuning_with_groups_of_the_same_hosts(
         sums = half.all_reduce(np.ones(5, np.float32), codec="auto")
         return half.choose("all_reduce", 1 << 16).options, float(sums[0])
 
-    assert all(options and total == 2 for options, total in run_group(4, halves))
+    for options, total in run_group(4, halves):
+        # Which codec the call took is the measurement's affair.
+        assert options and total == pytest.approx(2, rel=0.01)
     (of_pairs,) = own_cache.iterdir()  # both halves are pairs of this host
 
     def whole(group: tersum.Communicator) -> None:
