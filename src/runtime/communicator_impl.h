@@ -69,6 +69,12 @@ class CommunicatorImpl {
   [[nodiscard]] Result<PathChoice> choose(const CallArguments& arguments,
                                           const CallOptions& call_options);
 
+  // What tuning has measured; null before.
+  [[nodiscard]] std::shared_ptr<const TuningTable> table() {
+    const std::lock_guard lock(choice_mutex_);
+    return table_;
+  }
+
  private:
   // What calls that leave codec or plan open have in common: the last few choices, so that a
   // training loop pays for choosing once.

@@ -109,7 +109,8 @@ Result<double> Communicator::error_bound(std::string_view codec, PlanKind plan, 
   request.granule = format.block();
   std::vector<PlanKind> plans = {plan};
   if (plan == PlanKind::kAuto) {
-    const PathContext context{request.size, request.topology, nullptr, nullptr, {}};
+    const std::shared_ptr<const TuningTable> table = impl_->table();
+    const PathContext context{request.size, request.topology, table.get(), nullptr, {}};
     plans =
         open_plans(context, {collective, nullptr, nullptr, count, type, ReduceOp::kSum, 0}, format);
   }

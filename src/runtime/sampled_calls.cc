@@ -68,6 +68,7 @@ void SampledCalls::go_on(uint64_t site) {
   while (const std::optional<Call> call = take_next(site, codec)) {
     if (!codec.empty()) {
       run(*call, codec);
+      settled(site);
       continue;
     }
     const Status sampled = sample(site, *call);
@@ -76,12 +77,14 @@ void SampledCalls::go_on(uint64_t site) {
   }
 }
 
+void SampledCalls::settled(uint64_t site) {
+  const std::lock_guard lock(mutex_);
+  sites_[site].is_settling = false;
+}
+
 void SampledCalls::give_up(uint64_t site, const Call& call, const Status& status) {
-  {
-    const std::lock_guard lock(mutex_);
-    sites_[site].is_sampled_now = false;
-  }
   call.on_done(call.context, status);
+  settled(site);
 }
 
 void SampledCalls::forget_channels() {
@@ -92,14 +95,14 @@ void SampledCalls::forget_channels() {
 std::optional<SampledCalls::Call> SampledCalls::take_next(uint64_t site, std::string_view& codec) {
   const std::lock_guard lock(mutex_);
   Site& of = sites_[site];
-  if (of.is_sampled_now || of.waiting.empty()) return std::nullopt;
+  if (of.is_settling || of.waiting.empty()) return std::nullopt;
   const Call call = of.waiting.front();
   of.waiting.pop_front();
+  of.is_settling = true;
   if (!wants_samples(context_of(*member_), call.arguments, call.options)) {
     codec = kExact;
   } else if (of.samples.is_due(call.arguments, call.options, call.key)) {
     codec = {};
-    of.is_sampled_now = true;
   } else {
     codec = choose(of, call);
   }
@@ -165,7 +168,6 @@ void SampledCalls::on_sampled(void* context, const Status& status) {
   {
     const std::lock_guard lock(self.mutex_);
     Site& site = self.sites_[sampling->site];
-    site.is_sampled_now = false;
     if (status.ok()) {
       site.samples.learn(call.arguments, call.options, sampling->count, call.key, sampling->message,
                          sampling->terms, self.member_->size(), sampling->channels.get());
@@ -177,6 +179,7 @@ void SampledCalls::on_sampled(void* context, const Status& status) {
   } else {
     call.on_done(call.context, status);
   }
+  self.settled(sampling->site);
   self.go_on(sampling->site);
 }
 

@@ -63,20 +63,23 @@ class SampledCalls : public std::enable_shared_from_this<SampledCalls> {
   struct Site {
     ErrorSamples samples;
     std::deque<Call> waiting;
-    bool is_sampled_now = false;
+    bool is_settling = false;  // a call has left the line and has not started yet
     SampledChoice choice;
   };
   struct Sampling;
 
   // Settles the site's calls in line until one is sampled for.
   void go_on(uint64_t site);
-  // The next call in line; nothing where none is, or has to wait. `codec`: what it takes; empty: it
-  // is to be sampled for, and later ones wait.
+  // The next call in line; nothing where none is, or where it has to wait until settled(): calls
+  // start one after another, whichever threads bring them, as sites that learn go by their order.
+  // `codec`: what it takes; empty: it is to be sampled for.
   std::optional<Call> take_next(uint64_t site, std::string_view& codec);
   Status sample(uint64_t site, const Call& call);
   // The same, once it is known what the site knows of its channels: on the progress thread.
   Status sample_behind(uint64_t site, const Call& call);
   Status sum_samples(uint64_t site, const Call& call, std::unique_ptr<const ChannelState> channels);
+  // The call taken last has started, or has ended without.
+  void settled(uint64_t site);
   // A sample that could not be taken ends its call.
   void give_up(uint64_t site, const Call& call, const Status& status);
   static void on_sampled(void* context, const Status& status);

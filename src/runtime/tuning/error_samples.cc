@@ -110,12 +110,13 @@ std::vector<size_t> ErrorSamples::run_starts(size_t count, uint64_t call) {
 
 const ErrorSamples::Site* ErrorSamples::find(const CallArguments& arguments,
                                              const CallOptions& options) const {
-  const AutoCodecs* const codecs = &codecs_of(options);
+  // By what a list names and not by how it is written, which ranks may do differently.
+  const std::string& codecs = codecs_of(options).spec;
   const auto found = std::find_if(sites_.begin(), sites_.end(), [&](const Site& site) {
     return site.collective == arguments.collective && site.type == arguments.type &&
            site.op == arguments.op && site.count == arguments.count &&
            site.tensors == arguments.tensors && site.channels == options.channels &&
-           site.codecs == codecs && site.name == options.site;
+           site.codecs->spec == codecs && site.name == options.site;
   });
   return found == sites_.end() ? nullptr : &*found;
 }

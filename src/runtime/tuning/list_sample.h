@@ -15,7 +15,8 @@
 
 namespace tersum {
 
-// What a tensor is filled up to a multiple of: blocks of every codec that is sampled for.
+// What a tensor is filled up to a multiple of: the largest block of the codecs that "auto" chooses
+// among by itself. A caller may name larger ones, whose samples then mix neighbours in a block.
 inline constexpr size_t kListBlock = 128;
 
 // Values of the array, zeros between the tensors among them.

@@ -140,12 +140,17 @@ std::vector<PlanKind> open_plans(const PathContext& context, const CallArguments
   const PlanKind rule = choose_plan(arguments.collective, context.size,
                                     codec.wire_bytes(arguments.count), context.topology);
   std::vector<PlanKind> plans = {rule};
-  if (codec.lossless() || !has_rates(context.topology) || context.size > kPricedRanksMax) {
-    return plans;
-  }
+  if (codec.lossless()) return plans;
+  const bool is_priced_here = has_rates(context.topology) && context.size <= kPricedRanksMax;
+  // What is measured at any size; other measured plans have no larger a bound than these.
+  const PlanKind measured = rule_of_thumb(context, arguments.collective);
   for (const PlanKind kind : fitting_kinds(request_for(context, arguments.collective, rule))) {
-    if (kind != rule && takes_plan(codec, request_for(context, arguments.collective, kind)) &&
-        error_allows(context, arguments, {}, codec, kind)) {
+    const bool is_measured =
+        context.table != nullptr && (kind == PlanKind::kTwoStep || kind == measured);
+    const bool may_be_taken =
+        is_measured || (is_priced_here && error_allows(context, arguments, {}, codec, kind));
+    if (kind != rule && may_be_taken &&
+        takes_plan(codec, request_for(context, arguments.collective, kind))) {
       plans.push_back(kind);
     }
   }

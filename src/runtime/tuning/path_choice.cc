@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "codec/channel_state.h"
 #include "codec/codec.h"
 #include "plan/collective_rules.h"
 #include "plan/plan_fit.h"
@@ -246,7 +247,10 @@ Status check_auto(const CallOptions& options) {
 
 bool teaches_channels(const PathContext& context, const CallArguments& arguments,
                       const CallOptions& options) {
-  if (options.channels < 2 || !wants_samples(context, arguments, options)) return false;
+  // As has_channels() of start_call.cc: elsewhere Hadamard stands alone.
+  if (arguments.collective != Collective::kAllReduce || arguments.tensors != 0) return false;
+  if (options.channels < 2 || options.channels > ChannelState::kChannelsMax) return false;
+  if (!wants_samples(context, arguments, options)) return false;
   const Result<const AutoCodecs*> codecs = find_auto_codecs(options.codec);
   return codecs.ok() && codecs.value()->flattens;
 }
@@ -309,7 +313,7 @@ Result<PathChoice> choose_path(const PathContext& context, const CallArguments& 
   if (options.codec != "auto") {
     // Of the codecs that a call names nothing is known before a sample.
     Result<PathChoice> choice = choose_plan_only(context, arguments, settled);
-    if (choice.ok()) choice->reason = "no sample has shown yet what the named codecs cost here";
+    if (choice.ok()) choice->reason = "no sample has shown what the named codecs cost here";
     return choice;
   }
   Result<PlanErrorTerms> terms = error_terms(context, arguments, options);

@@ -155,5 +155,15 @@ TEST(OpenPlans, AreThoseThatAnOpenCallMayBeGiven) {
   EXPECT_EQ(plans_on("ring8", 125e6, "int8/128").front(), PlanKind::kBidirectionalRing);
 }
 
+TEST(OpenPlans, OfATunedGroupHoldWhatMayHaveBeenMeasuredFaster) {
+  const Codec& format = *find_codec("int8/128", DataType::kFloat32, ReduceOp::kSum).value();
+  const TuningTable table{std::vector<TuningPoint>{}};
+  PathContext context = context_of_eight(table);
+  EXPECT_EQ(open_plans(context, sum_of(64), format),
+            (std::vector<PlanKind>{PlanKind::kOneShot, PlanKind::kTwoStep}));
+  context.table = nullptr;
+  EXPECT_EQ(open_plans(context, sum_of(64), format), std::vector<PlanKind>{PlanKind::kOneShot});
+}
+
 }  // namespace
 }  // namespace tersum
