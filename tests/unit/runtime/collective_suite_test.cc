@@ -53,16 +53,17 @@ constexpr Shape kShapes[] = {
 
 class CollectiveSuite : public CollectiveFixture {};
 
+constexpr PlanKind kPlans[] = {PlanKind::kAuto,
+                               PlanKind::kTwoStep,
+                               PlanKind::kRing,
+                               PlanKind::kOneShot,
+                               PlanKind::kBidirectionalRing,
+                               PlanKind::kHalvingDoubling,
+                               PlanKind::kTorus,
+                               PlanKind::kTree,
+                               PlanKind::kHierarchical};
+
 TEST_P(CollectiveSuite, AllReduceOfEveryShape) {
-  constexpr PlanKind kPlans[] = {PlanKind::kAuto,
-                                 PlanKind::kTwoStep,
-                                 PlanKind::kRing,
-                                 PlanKind::kOneShot,
-                                 PlanKind::kBidirectionalRing,
-                                 PlanKind::kHalvingDoubling,
-                                 PlanKind::kTorus,
-                                 PlanKind::kTree,
-                                 PlanKind::kHierarchical};
   constexpr size_t kCounts[] = {0, 1, 127, 1009, 40'009};
   for (const Shape& shape : kShapes) {
     for (const PlanKind plan : kPlans) {
@@ -70,6 +71,30 @@ TEST_P(CollectiveSuite, AllReduceOfEveryShape) {
         check_all_reduce(shape, plan, count, (count + static_cast<size_t>(plan)) % 2 == 0);
         if (HasFatalFailure()) return;
       }
+    }
+  }
+}
+
+// What the shapes above leave out, at one length: the exact sum, average, maximum and minimum of
+// every type, and every block of int8 and int4.
+TEST_P(CollectiveSuite, AllReduceOfEveryTypeOperationAndBlock) {
+  std::vector<Shape> shapes;
+  for (const DataType type :
+       {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16, DataType::kFloat64,
+        DataType::kInt32, DataType::kInt64, DataType::kUint8}) {
+    for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kMax, ReduceOp::kMin}) {
+      shapes.push_back({type, op, "exact"});
+    }
+  }
+  for (const char* const codec :
+       {"int8/32", "int8/64", "int8/128", "int8/256", "int8/512", "int8/1024", "int4/32", "int4/64",
+        "int4/128", "int4/256", "int4/512", "int4/1024"}) {
+    shapes.push_back({DataType::kFloat32, ReduceOp::kSum, codec});
+  }
+  for (const Shape& shape : shapes) {
+    for (const PlanKind plan : kPlans) {
+      check_all_reduce(shape, plan, 3001, plan == PlanKind::kTwoStep);
+      if (HasFatalFailure()) return;
     }
   }
 }
