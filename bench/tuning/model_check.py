@@ -21,18 +21,18 @@ choice.
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import math
 import os
 import statistics
 import sys
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from rank_processes import run_ranks
+from timed_turns import largest, times_in_turns
 
 import tersum
 from tersum.cli.byte_sizes import format_bytes, parse_bytes
@@ -47,7 +47,6 @@ UNMEASURED = (("int6/128", "two_step"), ("nf4/64", "two_step"))
 PLANS = ("two_step", "ring", "one_shot")
 OPEN = (("exact", "auto"), ("int8/128", "auto"), ("auto", "auto"))
 ONE_SHOT_BYTES_MAX = 1 << 20
-CALLS_PER_TURN = 4
 PREDICTED_WITHIN = 1.3
 CHOSEN_WITHIN = 1.05
 
@@ -103,24 +102,9 @@ def measure_size(group: tersum.Communicator, size: int, seconds: float) -> list[
     out = np.empty_like(x)
     paths = contenders_at(size)
     choices = [group.choose("all_reduce", x.size, "float32", "sum", *path) for path in paths]
-    times: list[list[float]] = [[] for _ in paths]
-
-    def turn(keep: bool) -> None:
-        for path, kept in zip(paths, times, strict=True):
-            group.barrier()
-            marks = []
-            for _ in range(CALLS_PER_TURN + 1):
-                group.all_reduce(x, "sum", path.codec, path.plan, out=out)
-                marks.append(time.perf_counter())
-            if keep:
-                kept += [after - before for before, after in itertools.pairwise(marks)]
-
-    turn(keep=False)
-    begun = time.perf_counter()
-    turn(keep=False)
-    took = largest(group, np.asarray([time.perf_counter() - begun]))[0]
-    for _ in range(max(3, min(400, int(seconds / took)))):
-        turn(keep=True)
+    times = times_in_turns(
+        [(group, partial(group.all_reduce, x, "sum", *path, out=out)) for path in paths], seconds
+    )
     rows = []
     for path, choice, own in zip(paths, choices, times, strict=True):
         low, median, high = statistics.quantiles(largest(group, np.asarray(own)), n=4)
@@ -133,11 +117,6 @@ def measure_size(group: tersum.Communicator, size: int, seconds: float) -> list[
             }
         )
     return rows
-
-
-def largest(group: tersum.Communicator, values: Any) -> Any:
-    """Element by element, over all ranks."""
-    return group.all_reduce(values, op="max", codec="exact")
 
 
 def run_group(job: Job) -> list[list[dict[str, Any]]]:

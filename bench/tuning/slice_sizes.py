@@ -25,11 +25,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from timed_turns import largest, times_in_turns
 
 import tersum
 from tersum.cli.byte_sizes import format_bytes, parse_bytes
@@ -38,39 +39,22 @@ from tersum.cli.shaped_link import ShapedLink
 
 LIMITS = (0, 8 << 10, 16 << 10, 32 << 10, 128 << 10, 256 << 10, 1 << 20)
 CODECS = ("exact", "int8/128")
-CALLS_PER_TURN = 4
 BEHIND = 1.05
 
 Row = dict[str, Any]
-
-
-def largest(group: tersum.Communicator, values: Any) -> Any:
-    """Element by element, over all ranks."""
-    return group.all_reduce(values, op="max", codec="exact")
 
 
 def measure(groups: list[tersum.Communicator], size: int, codec: str, seconds: float) -> list[Row]:
     """One row per group, which take turns for about ``seconds``."""
     x = make_values(size // 4, "float32", 1, groups[0].rank)
     out = np.empty_like(x)
-    times: list[list[float]] = [[] for _ in groups]
-
-    def turn(keep: bool) -> None:
-        for group, kept in zip(groups, times, strict=True):
-            group.barrier()
-            marks = []
-            for _ in range(CALLS_PER_TURN + 1):
-                group.all_reduce(x, "sum", codec, "two_step", out=out)
-                marks.append(time.perf_counter())
-            if keep:
-                kept += [after - before for before, after in itertools.pairwise(marks)]
-
-    turn(keep=False)
-    begun = time.perf_counter()
-    turn(keep=False)
-    took = largest(groups[0], np.asarray([time.perf_counter() - begun]))[0]
-    for _ in range(max(3, min(400, int(seconds / took)))):
-        turn(keep=True)
+    times = times_in_turns(
+        [
+            (group, partial(group.all_reduce, x, "sum", codec, "two_step", out=out))
+            for group in groups
+        ],
+        seconds,
+    )
     rows = []
     for limit, own in zip(LIMITS, times, strict=True):
         median = statistics.median(largest(groups[0], np.asarray(own)).tolist())

@@ -97,6 +97,7 @@ class CommunicatorImpl {
   void forget_channels();
   // Of a call that leaves nothing open.
   Status run_settled(const CallArguments& arguments, const CallOptions& call_options);
+  RunCall blocking_calls();                                 // run_settled() of this group
   Status tune_once();                                       // unless it is tuned
   Status tune_locked(bool fresh, const RunCall& run_call);  // with tuning_mutex_ held
   // Has the group measure what codecs do to the call's values if that is due. Blocks then, as

@@ -203,11 +203,13 @@ std::optional<LinkSpeed> CommunicatorImpl::link_speed() {
   return table_ == nullptr ? std::nullopt : link_speed_of(*table_, member_->size());
 }
 
-Status CommunicatorImpl::tune(bool fresh) {
-  return tune_by(fresh, [this](const CallArguments& arguments, const CallOptions& call_options) {
+RunCall CommunicatorImpl::blocking_calls() {
+  return [this](const CallArguments& arguments, const CallOptions& call_options) {
     return run_settled(arguments, call_options);
-  });
+  };
 }
+
+Status CommunicatorImpl::tune(bool fresh) { return tune_by(fresh, blocking_calls()); }
 
 Status CommunicatorImpl::tune_by(bool fresh, const RunCall& run_call) {
   const std::lock_guard tuning_lock(tuning_mutex_);
@@ -221,10 +223,7 @@ Status CommunicatorImpl::tune_once() {
     const std::lock_guard lock(choice_mutex_);
     if (table_ != nullptr) return {};
   }
-  return tune_locked(false,
-                     [this](const CallArguments& arguments, const CallOptions& call_options) {
-                       return run_settled(arguments, call_options);
-                     });
+  return tune_locked(false, blocking_calls());
 }
 
 Status CommunicatorImpl::tune_locked(bool fresh, const RunCall& run_call) {

@@ -162,13 +162,8 @@ Status check_links(Member& member, const CallRequest& request) {
   return member.plan_fits.check(*request.codec, plan);
 }
 
-// Sums of a whole array on every rank are what channels are learned from; where that is not so, or
-// there are no channels, Hadamard stands alone.
 bool has_channels(const CallArguments& arguments, const CallOptions& options, const Codec& codec) {
-  return (codec.flattens() || arguments.teaches) &&
-         arguments.collective == Collective::kAllReduce && arguments.tensors == 0 &&
-         arguments.count > 0 && options.channels >= 2 &&
-         options.channels <= ChannelState::kChannelsMax;
+  return (codec.flattens() || arguments.teaches) && shows_channels(arguments, options);
 }
 
 // Sums whose codec gives back what it loses belong to a site, named by the caller: what one tensor
@@ -258,6 +253,12 @@ std::shared_ptr<Operation> take_operation(Member& member) {
 }
 
 }  // namespace
+
+bool shows_channels(const CallArguments& arguments, const CallOptions& options) {
+  return arguments.collective == Collective::kAllReduce && arguments.tensors == 0 &&
+         arguments.count > 0 && options.channels >= 2 &&
+         options.channels <= ChannelState::kChannelsMax;
+}
 
 Status check_call(const Member& member, const CallArguments& arguments,
                   const CallOptions& options) {

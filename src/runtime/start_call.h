@@ -31,6 +31,10 @@ struct CallArguments {
   bool teaches = false;
 };
 
+// Whether channels can be learned from the call's result: a sum of a whole array on every rank,
+// whose channels are known. Elsewhere Hadamard stands alone.
+bool shows_channels(const CallArguments& arguments, const CallOptions& options);
+
 // Whether start_call would take the arguments, but for what concerns the codec.
 Status check_call(const Member& member, const CallArguments& arguments, const CallOptions& options);
 

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "base/check.h"
-#include "codec/channel_state.h"
 #include "codec/codec.h"
 #include "plan/collective_rules.h"
 #include "plan/plan_fit.h"
@@ -247,10 +246,9 @@ Status check_auto(const CallOptions& options) {
 
 bool teaches_channels(const PathContext& context, const CallArguments& arguments,
                       const CallOptions& options) {
-  // As has_channels() of start_call.cc: elsewhere Hadamard stands alone.
-  if (arguments.collective != Collective::kAllReduce || arguments.tensors != 0) return false;
-  if (options.channels < 2 || options.channels > ChannelState::kChannelsMax) return false;
-  if (!wants_samples(context, arguments, options)) return false;
+  if (!shows_channels(arguments, options) || !wants_samples(context, arguments, options)) {
+    return false;
+  }
   const Result<const AutoCodecs*> codecs = find_auto_codecs(options.codec);
   return codecs.ok() && codecs.value()->flattens;
 }
