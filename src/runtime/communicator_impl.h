@@ -66,6 +66,7 @@ class CommunicatorImpl {
   Status tune_by(bool fresh, const RunCall& run_call);
   [[nodiscard]] std::optional<LinkSpeed> link_speed();
   [[nodiscard]] const std::string& tuning_key() const { return tuning_key_; }
+  [[nodiscard]] const std::vector<TuningRule>& rules() const { return rules_; }
   [[nodiscard]] Result<PathChoice> choose(const CallArguments& arguments,
                                           const CallOptions& call_options);
 
