@@ -27,22 +27,7 @@ Status check_membership(int rank, int size, const CommunicatorOptions& options) 
     return invalid_argument("rank " + std::to_string(rank) + " is not in 0.." +
                             std::to_string(size - 1));
   }
-  if (options.timeout_ms <= 0) {
-    return invalid_argument("timeout_ms is " + std::to_string(options.timeout_ms) +
-                            "; pass a positive number of milliseconds");
-  }
-  if (options.slice_bytes < kSliceBytesMin || options.slice_bytes > kSliceBytesMax) {
-    return invalid_argument("slice_bytes is " + std::to_string(options.slice_bytes) + "; pass " +
-                            std::to_string(kSliceBytesMin) + ".." + std::to_string(kSliceBytesMax));
-  }
-  if (options.window_bytes < options.slice_bytes) {
-    return invalid_argument("window_bytes is below slice_bytes; pass at least " +
-                            std::to_string(options.slice_bytes));
-  }
-  if (options.flatten_every == 0) {
-    return invalid_argument("flatten_every is 0; pass the number of calls per look, 1 or more");
-  }
-  return {};
+  return check_options(options);
 }
 
 // The wires that the options name, or null.

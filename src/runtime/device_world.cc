@@ -369,6 +369,7 @@ Result<std::shared_ptr<DeviceWorld>> DeviceWorld::create(int process_index, int 
                                                          const std::shared_ptr<Store>& store,
                                                          const CommunicatorOptions& asked,
                                                          std::string_view name) {
+  TERSUM_RETURN_IF_ERROR(check_options(asked));
   const Result<CommunicatorOptions> from_environment = with_environment(asked);
   if (!from_environment.ok()) return from_environment.status();
   const CommunicatorOptions& options = from_environment.value();
@@ -384,6 +385,7 @@ Result<std::shared_ptr<DeviceWorld>> create_world_on(const std::shared_ptr<Progr
                                                      const std::shared_ptr<Store>& store,
                                                      const CommunicatorOptions& options,
                                                      std::string_view name) {
+  TERSUM_RETURN_IF_ERROR(check_options(options));
   if (process_count > 1 && store == nullptr) {
     return invalid_argument("a world of several processes needs a store to meet in");
   }
