@@ -27,22 +27,7 @@ Status check_membership(int rank, int size, const CommunicatorOptions& options) 
     return invalid_argument("rank " + std::to_string(rank) + " is not in 0.." +
                             std::to_string(size - 1));
   }
-  if (options.timeout_ms <= 0) {
-    return invalid_argument("timeout_ms is " + std::to_string(options.timeout_ms) +
-                            "; pass a positive number of milliseconds");
-  }
-  if (options.slice_bytes < kSliceBytesMin || options.slice_bytes > kSliceBytesMax) {
-    return invalid_argument("slice_bytes is " + std::to_string(options.slice_bytes) + "; pass " +
-                            std::to_string(kSliceBytesMin) + ".." + std::to_string(kSliceBytesMax));
-  }
-  if (options.window_bytes < options.slice_bytes) {
-    return invalid_argument("window_bytes is below slice_bytes; pass at least " +
-                            std::to_string(options.slice_bytes));
-  }
-  if (options.flatten_every == 0) {
-    return invalid_argument("flatten_every is 0; pass the number of calls per look, 1 or more");
-  }
-  return {};
+  return check_options(options);
 }
 
 // The wires that the options name, or null.
@@ -131,10 +116,21 @@ CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Progress> progress,
 CommunicatorImpl::~CommunicatorImpl() { close(); }
 
 Status CommunicatorImpl::run(const CallArguments& arguments, const CallOptions& call_options) {
-  std::string codec;
-  Result<CallOptions> settled = settle(arguments, call_options, codec);
+  Result<Settled> settled = settle(arguments, call_options);
   if (!settled.ok()) return settled.status();
-  return run_settled(as_settled(arguments, call_options), *settled);
+  auto operation = start_settled(arguments, *settled, false);
+  if (!operation.ok()) return operation.status();
+  return operation.value()->wait(-1);
+}
+
+Result<std::shared_ptr<Operation>> CommunicatorImpl::start_settled(const CallArguments& arguments,
+                                                                   Settled& settled, bool async) {
+  CallArguments taught = arguments;
+  taught.teaches = settled.teaches != nullptr;
+  auto operation =
+      start_call(member_, taught, settled.options, options_.timeout_ms, 0, async, nullptr, nullptr);
+  settled.teaches.reset();  // from here on the call itself is in flight
+  return operation;
 }
 
 Status CommunicatorImpl::run_settled(const CallArguments& arguments,
@@ -146,11 +142,9 @@ Status CommunicatorImpl::run_settled(const CallArguments& arguments,
 }
 
 Work CommunicatorImpl::start(const CallArguments& arguments, const CallOptions& call_options) {
-  std::string codec;
-  Result<CallOptions> settled = settle(arguments, call_options, codec);
+  Result<Settled> settled = settle(arguments, call_options);
   if (!settled.ok()) return Work(std::make_shared<FailedWork>(settled.status()));
-  auto operation = start_call(member_, as_settled(arguments, call_options), *settled,
-                              options_.timeout_ms, 0, !call_options.attended, nullptr, nullptr);
+  auto operation = start_settled(arguments, *settled, !call_options.attended);
   if (!operation.ok()) return Work(std::make_shared<FailedWork>(operation.status()));
   return Work(std::move(operation).value());
 }
@@ -165,13 +159,12 @@ Work CommunicatorImpl::start_coalesced(std::span<const TensorRef> tensors, DataT
   CallArguments bucket{Collective::kAllReduce, nullptr, nullptr, count, type, op, 0};
   // Lists of other lengths are other sites.
   bucket.tensors = std::max<uint64_t>(list_values(tensors), 1);
-  std::string codec;
-  const Result<CallOptions> settled = settle(bucket, call_options, codec, tensors);
+  const Result<Settled> settled = settle(bucket, call_options, tensors);
   if (!settled.ok()) return Work(std::make_shared<FailedWork>(settled.status()));
   const std::shared_ptr<Member> lane = lanes_.everybody();
   if (lane == nullptr) return Work(std::make_shared<FailedWork>(left()));
-  auto call =
-      std::make_shared<CoalescedCall>(member_, lane, scratch_, tensors, type, op, settled.value());
+  auto call = std::make_shared<CoalescedCall>(member_, lane, scratch_, tensors, type, op,
+                                              settled.value().options);
   const Status started = call->start(options_.timeout_ms);
   if (!started.ok()) return Work(std::make_shared<FailedWork>(started));
   return Work(std::move(call));

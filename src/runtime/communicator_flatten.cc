@@ -1,6 +1,7 @@
 // The part of Communicator that keeps what +flatten has learned.
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <span>
@@ -21,18 +22,25 @@ Result<std::vector<std::byte>> CommunicatorImpl::save_flatten() {
   return saved;
 }
 
-Status CommunicatorImpl::load_flatten(std::span<const std::byte> saved) {
+// A sample that was taken before a change would, learned behind it, allow codecs that flatten by
+// factors that are no longer there. So none is under way while it is made: those that have begun
+// are refused for, and others, whose calls need choice_mutex_ to begin, come behind it. A call that
+// has started by then is in the engine's inbox before the change, which finds it in flight.
+Status CommunicatorImpl::change_flatten(const std::function<Status(FlattenSites&)>& change) {
+  const std::lock_guard lock(choice_mutex_);
+  if (settling_.load() > 0) return learning_in_flight();
   Status status;
-  progress_->execute([&](Node& /*node*/) { status = member_->flatten.load(saved); });
-  if (status.ok()) forget_channels();
+  progress_->execute([&](Node& /*node*/) { status = change(member_->flatten); });
+  if (status.ok()) samples_.forget_channels();
   return status;
 }
 
+Status CommunicatorImpl::load_flatten(std::span<const std::byte> saved) {
+  return change_flatten([&](FlattenSites& sites) { return sites.load(saved); });
+}
+
 Status CommunicatorImpl::reset_flatten(std::optional<uint64_t> site) {
-  Status status;
-  progress_->execute([&](Node& /*node*/) { status = member_->flatten.reset(site); });
-  if (status.ok()) forget_channels();
-  return status;
+  return change_flatten([&](FlattenSites& sites) { return sites.reset(site); });
 }
 
 Result<std::vector<std::byte>> Communicator::save_flatten() const {

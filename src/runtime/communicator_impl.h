@@ -2,6 +2,8 @@
 // contract.
 #pragma once
 
+#include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -17,6 +19,7 @@
 #include "runtime/member.h"
 #include "runtime/progress.h"
 #include "runtime/start_call.h"
+#include "runtime/tuning/choice_cache.h"
 #include "runtime/tuning/error_samples.h"
 #include "runtime/tuning/path_choice.h"
 #include "runtime/tuning/tuner.h"
@@ -66,6 +69,7 @@ class CommunicatorImpl {
   Status tune_by(bool fresh, const RunCall& run_call);
   [[nodiscard]] std::optional<LinkSpeed> link_speed();
   [[nodiscard]] const std::string& tuning_key() const { return tuning_key_; }
+  [[nodiscard]] const std::vector<TuningRule>& rules() const { return rules_; }
   [[nodiscard]] Result<PathChoice> choose(const CallArguments& arguments,
                                           const CallOptions& call_options);
 
@@ -76,25 +80,28 @@ class CommunicatorImpl {
   }
 
  private:
-  // What calls that leave codec or plan open have in common: the last few choices, so that a
-  // training loop pays for choosing once.
-  struct RecentChoice {
-    CallArguments arguments;
-    CallOptions asked;
-    std::string asked_codec;  // what asked.codec views
-    std::optional<SampledCodec> sampled;
-    PathChoice choice;
+  // While one lives, a call is choosing by what its site knows of its channels, or has chosen and
+  // has not started: change_flatten() refuses.
+  struct EndSettling {
+    void operator()(CommunicatorImpl* impl) const { impl->settling_.fetch_sub(1); }
   };
-  // `call_options` with codec and plan settled; tunes the group first where that is needed. The
-  // codec's text is kept in `codec`. `tensors`: of a coalesced call; `arguments` are those of one
-  // of its buckets.
-  Result<CallOptions> settle(const CallArguments& arguments, const CallOptions& call_options,
-                             std::string& codec, std::span<const TensorRef> tensors = {});
-  // What the settled call starts with.
-  [[nodiscard]] CallArguments as_settled(const CallArguments& arguments,
-                                         const CallOptions& call_options) const;
-  // What sites know of their channels has been put in by the caller.
-  void forget_channels();
+  using Settling = std::unique_ptr<CommunicatorImpl, EndSettling>;
+  // A call with codec and plan settled.
+  struct Settled {
+    CallOptions options;
+    std::shared_ptr<const TakenPath> path;  // what options.codec views; null: the caller's text
+    Settling teaches;  // null: the call's sum does not teach the site's channels
+  };
+  // Tunes the group first where that is needed. `tensors`: of a coalesced call; `arguments` are
+  // those of one of its buckets.
+  Result<Settled> settle(const CallArguments& arguments, const CallOptions& call_options,
+                         std::span<const TensorRef> tensors = {});
+  [[nodiscard]] Settling begin_settling();
+  // Lets the engine change what sites know, between calls. kInvalidArgument: a call is in flight
+  // that learns, or that is settled by what is known.
+  Status change_flatten(const std::function<Status(FlattenSites&)>& change);
+  Result<std::shared_ptr<Operation>> start_settled(const CallArguments& arguments, Settled& settled,
+                                                   bool async);
   // Of a call that leaves nothing open.
   Status run_settled(const CallArguments& arguments, const CallOptions& call_options);
   RunCall blocking_calls();                                 // run_settled() of this group
@@ -104,13 +111,15 @@ class CommunicatorImpl {
   // tuning does, and lowers what is left of the call's time.
   Status sample_errors(const PathContext& context, const CallArguments& arguments,
                        std::span<const TensorRef> tensors, CallOptions& call_options);
-  // With choice_mutex_ held.
+  // With choice_mutex_ held. The context views table_.
   [[nodiscard]] PathContext choice_context(const CallArguments& arguments,
                                            const CallOptions& call_options) const;
-  Result<PathChoice> remembered_choice(const CallArguments& arguments,
-                                       const CallOptions& call_options);
+  // Without it: choosing may take a while, and other calls go on meanwhile.
+  Result<std::shared_ptr<const TakenPath>> remembered_path(const CallArguments& arguments,
+                                                           const CallOptions& call_options);
   // Puts in how long the call that was chosen is expected to take, where the table tells.
-  void expect_time(const CallArguments& arguments, PlanKind plan, PathChoice& choice) const;
+  void expect_time(const TuningTable* table, const CallArguments& arguments, PlanKind plan,
+                   PathChoice& choice) const;
   [[nodiscard]] bool leaves_open(const CallOptions& call_options) const;
   // Why no call can start any more; ok before close().
   [[nodiscard]] Status left() const;
@@ -130,10 +139,11 @@ class CommunicatorImpl {
   int ranks_together_ = 1;
   std::mutex tuning_mutex_;    // one tuning at a time; held while it runs
   std::mutex sampling_mutex_;  // one call at a time asks for errors; held while it measures
-  std::mutex choice_mutex_;    // guards the three below
+  std::mutex choice_mutex_;    // guards the three below; never held while choosing
   std::shared_ptr<const TuningTable> table_;
-  std::vector<RecentChoice> recent_;
+  ChoiceCache choices_;
   ErrorSamples samples_;
+  std::atomic<int> settling_{0};  // grows under choice_mutex_ only
   std::mutex transfers_mutex_;
   // Transfers started so far, by (peer, tag, sends).
   std::map<std::tuple<int, int, bool>, uint32_t> transfers_;

@@ -19,11 +19,18 @@
 namespace tersum {
 namespace {
 
-constexpr size_t kRecentChoicesKept = 64;
-
-bool same_call(const CallArguments& a, const CallArguments& b) {
-  return a.collective == b.collective && a.count == b.count && a.type == b.type && a.op == b.op &&
-         a.tensors == b.tensors;
+ChoiceKey choice_key(const CallArguments& arguments, const CallOptions& call_options,
+                     const std::optional<SampledCodec>& sampled) {
+  ChoiceKey key;
+  key.collective = arguments.collective;
+  key.type = arguments.type;
+  key.op = arguments.op;
+  key.plan = call_options.plan;
+  key.count = arguments.count;
+  key.max_rel_error = call_options.max_rel_error;
+  key.codec = call_options.codec;
+  if (sampled) key.sampled = sampled->codec;
+  return key;
 }
 
 // What ErrorSamples::measure() says of the array that the list is, `count` values long.
@@ -53,27 +60,34 @@ bool CommunicatorImpl::leaves_open(const CallOptions& call_options) const {
           (table_ != nullptr || !rules_.empty() || has_rates(member_->topology.get())));
 }
 
-Result<CallOptions> CommunicatorImpl::settle(const CallArguments& arguments,
-                                             const CallOptions& call_options, std::string& codec,
-                                             std::span<const TensorRef> tensors) {
+Result<CommunicatorImpl::Settled> CommunicatorImpl::settle(const CallArguments& arguments,
+                                                           const CallOptions& call_options,
+                                                           std::span<const TensorRef> tensors) {
   TERSUM_RETURN_IF_ERROR(check_auto(call_options));
   PathContext context{member_->size(), member_->topology.get(), nullptr, &rules_, {}};
+  Settled settled{call_options, nullptr, nullptr};
   {
     const std::lock_guard lock(choice_mutex_);
-    if (!leaves_open(call_options)) return call_options;
+    if (!leaves_open(call_options)) return {std::move(settled)};
     context.table = table_.get();
   }
   if (needs_tuning(context, arguments, call_options)) TERSUM_RETURN_IF_ERROR(tune_once());
-  CallOptions settled = call_options;
   if (wants_samples(context, arguments, call_options)) {
-    TERSUM_RETURN_IF_ERROR(sample_errors(context, arguments, tensors, settled));
+    if (teaches_channels(context, arguments, call_options)) settled.teaches = begin_settling();
+    TERSUM_RETURN_IF_ERROR(sample_errors(context, arguments, tensors, settled.options));
   }
-  Result<PathChoice> choice = remembered_choice(arguments, call_options);
-  if (!choice.ok()) return choice.status();
-  codec = choice->codec;
-  settled.codec = codec;
-  settled.plan = choice->plan;
-  return settled;
+  Result<std::shared_ptr<const TakenPath>> path = remembered_path(arguments, call_options);
+  if (!path.ok()) return path.status();
+  settled.path = std::move(path).value();
+  settled.options.codec = settled.path->codec;
+  settled.options.plan = settled.path->plan;
+  return {std::move(settled)};
+}
+
+CommunicatorImpl::Settling CommunicatorImpl::begin_settling() {
+  const std::lock_guard lock(choice_mutex_);
+  settling_.fetch_add(1);
+  return Settling(this);
 }
 
 Status CommunicatorImpl::sample_errors(const PathContext& context, const CallArguments& arguments,
@@ -126,37 +140,25 @@ Status CommunicatorImpl::sample_errors(const PathContext& context, const CallArg
   return {};
 }
 
-CallArguments CommunicatorImpl::as_settled(const CallArguments& arguments,
-                                           const CallOptions& call_options) const {
-  const PathContext context{member_->size(), member_->topology.get(), nullptr, &rules_, {}};
-  CallArguments settled = arguments;
-  settled.teaches = teaches_channels(context, arguments, call_options);
-  return settled;
-}
-
-void CommunicatorImpl::forget_channels() {
-  const std::lock_guard lock(choice_mutex_);
-  samples_.forget_channels();
-}
-
-Result<PathChoice> CommunicatorImpl::remembered_choice(const CallArguments& arguments,
-                                                       const CallOptions& call_options) {
-  const std::lock_guard lock(choice_mutex_);
-  const PathContext context = choice_context(arguments, call_options);
-  for (const RecentChoice& recent : recent_) {
-    if (same_call(recent.arguments, arguments) && recent.asked_codec == call_options.codec &&
-        recent.asked.plan == call_options.plan &&
-        recent.asked.max_rel_error == call_options.max_rel_error &&
-        recent.sampled == context.sampled) {
-      return recent.choice;
-    }
+Result<std::shared_ptr<const TakenPath>> CommunicatorImpl::remembered_path(
+    const CallArguments& arguments, const CallOptions& call_options) {
+  PathContext context;
+  ChoiceKey key;
+  std::shared_ptr<const TuningTable> table;
+  {
+    const std::lock_guard lock(choice_mutex_);
+    context = choice_context(arguments, call_options);
+    key = choice_key(arguments, call_options, context.sampled);
+    if (auto known = choices_.find(key)) return known;
+    table = table_;  // what the context views, until the choice is made
   }
   Result<PathChoice> choice = choose_path(context, arguments, call_options);
-  if (!choice.ok()) return choice;
-  if (recent_.size() >= kRecentChoicesKept) recent_.erase(recent_.begin());
-  recent_.push_back(
-      {arguments, call_options, std::string(call_options.codec), context.sampled, *choice});
-  return choice;
+  if (!choice.ok()) return choice.status();
+  TakenPath path{std::move(choice->codec), choice->plan};
+  const std::lock_guard lock(choice_mutex_);
+  // What a table says that has been replaced meanwhile holds for this call alone.
+  if (table != table_) return std::make_shared<const TakenPath>(std::move(path));
+  return choices_.add(key, std::move(path));
 }
 
 PathContext CommunicatorImpl::choice_context(const CallArguments& arguments,
@@ -171,8 +173,13 @@ PathContext CommunicatorImpl::choice_context(const CallArguments& arguments,
 Result<PathChoice> CommunicatorImpl::choose(const CallArguments& arguments,
                                             const CallOptions& call_options) {
   TERSUM_RETURN_IF_ERROR(check_auto(call_options));
-  const std::lock_guard lock(choice_mutex_);
-  const PathContext context = choice_context(arguments, call_options);
+  PathContext context;
+  std::shared_ptr<const TuningTable> table;
+  {
+    const std::lock_guard lock(choice_mutex_);
+    context = choice_context(arguments, call_options);
+    table = table_;  // what the context views
+  }
   if (needs_tuning(context, arguments, call_options)) {
     return invalid_argument(
         "this group has not been tuned, so nothing is known to choose a codec by; call tune() on "
@@ -180,21 +187,21 @@ Result<PathChoice> CommunicatorImpl::choose(const CallArguments& arguments,
   }
   Result<PathChoice> choice = choose_path(context, arguments, call_options);
   if (!choice.ok()) return choice;
-  expect_time(arguments, choice->plan, *choice);
+  expect_time(context.table, arguments, choice->plan, *choice);
   if (choice->plan != PlanKind::kAuto) return choice;
   const Result<const Codec*> codec = find_codec(choice->codec, arguments.type, arguments.op);
   if (!codec.ok()) return codec.status();
   choice->plan = choose_plan(arguments.collective, context.size,
                              codec.value()->wire_bytes(arguments.count), context.topology);
-  expect_time(arguments, choice->plan, *choice);
+  expect_time(context.table, arguments, choice->plan, *choice);
   return choice;
 }
 
-void CommunicatorImpl::expect_time(const CallArguments& arguments, PlanKind plan,
-                                   PathChoice& choice) const {
-  if (table_ == nullptr) return;
+void CommunicatorImpl::expect_time(const TuningTable* table, const CallArguments& arguments,
+                                   PlanKind plan, PathChoice& choice) const {
+  if (table == nullptr) return;
   const CodingPlace place{member_->size(), ranks_together_, cpus_of_ranks(ranks_together_)};
-  const auto seconds = expected_seconds(*table_, place, arguments, choice.codec, plan);
+  const auto seconds = expected_seconds(*table, place, arguments, choice.codec, plan);
   if (seconds) choice.seconds = *seconds;
 }
 
@@ -242,7 +249,7 @@ Status CommunicatorImpl::tune_locked(bool fresh, const RunCall& run_call) {
   if (!table.ok()) return table.status();
   const std::lock_guard lock(choice_mutex_);
   table_ = std::make_shared<const TuningTable>(std::move(table).value());
-  recent_.clear();
+  choices_.clear();
   return {};
 }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <charconv>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -98,6 +99,12 @@ class DeviceWorldImpl final : public DeviceWorld {
     std::shared_ptr<SampledCalls> sampled;
   };
   Result<Place> find_or_make_place(const KeyedCall& call);
+  // Holds back calls that learn, of `places`, which are all; `loaded` becomes what it replaces.
+  // False: one is in flight; `places` are those that are held back nevertheless.
+  bool begin_change(FlattenShelf& loaded, std::vector<Place>& places);
+  // What groups know, and what those to come begin with. kInvalidArgument, and nothing has changed:
+  // a call that learns is in flight, or being sampled for.
+  Status change_flatten(FlattenShelf loaded, const std::function<Status(Member&)>& change);
 
   const std::shared_ptr<Progress> progress_;
   const CommunicatorOptions options_;
@@ -250,40 +257,54 @@ Result<std::vector<std::byte>> DeviceWorldImpl::save_flatten() {
   return pack_shelf(shelf);
 }
 
+bool DeviceWorldImpl::begin_change(FlattenShelf& loaded, std::vector<Place>& places) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, place] : places_) {
+    if (!place.sampled->begin_change()) return false;
+    places.push_back(place);
+  }
+  // Groups that meet from here on have what the change puts in.
+  loaded_.swap(loaded);
+  return true;
+}
+
+// All or none: calls that learn are looked for in every group first.
+Status DeviceWorldImpl::change_flatten(FlattenShelf loaded,
+                                       const std::function<Status(Member&)>& change) {
+  std::vector<Place> places;
+  Status status;
+  const bool begun = begin_change(loaded, places);
+  if (begun) {
+    progress_->execute([&](Node& /*node*/) {
+      for (const Place& place : places) {
+        if (status.ok()) status = place.member->flatten.check_idle();
+      }
+      for (const Place& place : places) {
+        if (status.ok()) status = change(*place.member);
+      }
+    });
+    if (!status.ok()) {
+      const std::lock_guard lock(mutex_);
+      loaded_.swap(loaded);
+    }
+  } else {
+    status = learning_in_flight();
+  }
+  for (const Place& place : places) place.sampled->end_change(status.ok());
+  return status;
+}
+
 Status DeviceWorldImpl::load_flatten(std::span<const std::byte> saved) {
   Result<FlattenShelf> shelf = unpack_shelf(saved);
   if (!shelf.ok()) return shelf.status();
-  Status status;
-  progress_->execute([&](Node& /*node*/) {
-    for (const auto& member : members()) {
-      const auto found = shelf.value().find(devices_digest(member->devices));
-      if (found == shelf.value().end()) continue;
-      status = member->flatten.load(found->second);
-      if (!status.ok()) return;
-    }
+  return change_flatten(shelf.value(), [&](Member& member) {
+    const auto found = shelf.value().find(devices_digest(member.devices));
+    return found == shelf.value().end() ? Status() : member.flatten.load(found->second);
   });
-  if (!status.ok()) return status;
-  const std::lock_guard lock(mutex_);
-  for (const auto& [key, place] : places_) place.sampled->forget_channels();
-  loaded_ = std::move(shelf).value();
-  return {};
 }
 
 Status DeviceWorldImpl::reset_flatten() {
-  {
-    const std::lock_guard lock(mutex_);
-    loaded_.clear();
-  }
-  Status status;
-  progress_->execute([&](Node& /*node*/) {
-    for (const auto& member : members()) {
-      if (status.ok()) status = member->flatten.reset(std::nullopt);
-    }
-  });
-  if (!status.ok()) return status;
-  const std::lock_guard lock(mutex_);
-  for (const auto& [key, place] : places_) place.sampled->forget_channels();
-  return status;
+  return change_flatten({}, [](Member& member) { return member.flatten.reset(std::nullopt); });
 }
 
 Result<std::vector<std::byte>> DeviceWorldImpl::save_feedback() {
@@ -369,6 +390,7 @@ Result<std::shared_ptr<DeviceWorld>> DeviceWorld::create(int process_index, int 
                                                          const std::shared_ptr<Store>& store,
                                                          const CommunicatorOptions& asked,
                                                          std::string_view name) {
+  TERSUM_RETURN_IF_ERROR(check_options(asked));
   const Result<CommunicatorOptions> from_environment = with_environment(asked);
   if (!from_environment.ok()) return from_environment.status();
   const CommunicatorOptions& options = from_environment.value();
@@ -384,6 +406,7 @@ Result<std::shared_ptr<DeviceWorld>> create_world_on(const std::shared_ptr<Progr
                                                      const std::shared_ptr<Store>& store,
                                                      const CommunicatorOptions& options,
                                                      std::string_view name) {
+  TERSUM_RETURN_IF_ERROR(check_options(options));
   if (process_count > 1 && store == nullptr) {
     return invalid_argument("a world of several processes needs a store to meet in");
   }

@@ -6,9 +6,9 @@
 // group id from the same list.
 //
 // Thread safety: start() from any thread, never blocks. Callbacks run on the process's progress
-// thread (or inside start() when the call fails at once) and must not block or call back into the
-// world. Invariants: on_done is called exactly once per started call, after the last access to its
-// buffers.
+// thread (or, when the call fails at once, inside start(), or in what held it back: load_flatten()
+// and reset_flatten()) and must not block or call back into the world. Invariants: on_done is
+// called exactly once per started call, after the last access to its buffers.
 #pragma once
 
 #include <cstddef>
@@ -80,13 +80,13 @@ class DeviceWorld {
 
   // What calls with +flatten have learned, of every group with a device here. kInvalidArgument
   // while such a call is in flight. Blocks for as long as a round of the engine takes, as do the
-  // next two.
+  // next two, which count a call with "auto" from its sample on.
   [[nodiscard]] virtual Result<std::vector<std::byte>> save_flatten() = 0;
   // Puts saved states in place of those of the same sites, also of groups that have not met yet.
   // Every process loads the same between the same calls. kInvalidArgument: bytes that are none, or
   // a call in flight.
   virtual Status load_flatten(std::span<const std::byte> saved) = 0;
-  // Forgets them all.
+  // Forgets them all. kInvalidArgument as above: nothing has changed.
   virtual Status reset_flatten() = 0;
   // What calls with +feedback owe on the devices of this process; each process has its own.
   // kInvalidArgument while one is in flight.

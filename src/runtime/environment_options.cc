@@ -26,11 +26,43 @@ Status read_number(const char* name, Number least, Number most, Number& value) {
   return {};
 }
 
+// What slice_bytes may be beside the window, which is the program's: of whoever set the variable it
+// is not known that there is one.
+Status check_slice(const CommunicatorOptions& options) {
+  if (options.slice_bytes <= options.window_bytes) return {};
+  return invalid_argument("TERSUM_SLICE_BYTES is '" + std::to_string(options.slice_bytes) +
+                          "', above window_bytes, which the program sets to " +
+                          std::to_string(options.window_bytes) + "; set it to a number from " +
+                          std::to_string(kSliceBytesMin) + " to " +
+                          std::to_string(options.window_bytes) + ", or leave it out");
+}
+
 }  // namespace
+
+Status check_options(const CommunicatorOptions& options) {
+  if (options.timeout_ms <= 0) {
+    return invalid_argument("timeout_ms is " + std::to_string(options.timeout_ms) +
+                            "; pass a positive number of milliseconds");
+  }
+  if (options.slice_bytes < kSliceBytesMin || options.slice_bytes > kSliceBytesMax) {
+    return invalid_argument("slice_bytes is " + std::to_string(options.slice_bytes) + "; pass " +
+                            std::to_string(kSliceBytesMin) + ".." + std::to_string(kSliceBytesMax));
+  }
+  if (options.window_bytes < options.slice_bytes) {
+    return invalid_argument("window_bytes is " + std::to_string(options.window_bytes) +
+                            ", below slice_bytes; pass at least " +
+                            std::to_string(options.slice_bytes));
+  }
+  if (options.flatten_every == 0) {
+    return invalid_argument("flatten_every is 0; pass the number of calls per look, 1 or more");
+  }
+  return {};
+}
 
 Result<CommunicatorOptions> with_environment(CommunicatorOptions options) {
   TERSUM_RETURN_IF_ERROR(
       read_number("TERSUM_SLICE_BYTES", kSliceBytesMin, kSliceBytesMax, options.slice_bytes));
+  TERSUM_RETURN_IF_ERROR(check_slice(options));
   TERSUM_RETURN_IF_ERROR(read_number("TERSUM_STREAMS", 1, int{kStreamsMax}, options.tcp_streams));
   return options;
 }

@@ -66,6 +66,12 @@ bool put_calls(const CallSites<Site>& loaded, CallSites<Site>& sites) {
 
 }  // namespace
 
+Status learning_in_flight() {
+  return invalid_argument(
+      "a call with +flatten, +clip or kmeans, or one with auto that learns channels, is in flight; "
+      "wait() for it first");
+}
+
 void SiteLine::leave(const Operation* operation) {
   line.erase(std::remove(line.begin(), line.end(), operation), line.end());
 }
@@ -103,8 +109,7 @@ Status FlattenSites::check_idle() const {
       std::none_of(levels_.begin(), levels_.end(), is_busy)) {
     return {};
   }
-  return invalid_argument(
-      "a call with +flatten, +clip or kmeans is in flight; wait() for it first");
+  return learning_in_flight();
 }
 
 Status FlattenSites::reset(std::optional<uint64_t> site) {

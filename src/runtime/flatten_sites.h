@@ -52,6 +52,9 @@ struct LevelsSite : SiteLine {
   LearnedLevels state;
 };
 
+// Why states cannot be read or changed now.
+Status learning_in_flight();
+
 class FlattenSites {
  public:
   // Sites beyond that are not kept: their calls do with Hadamard alone. One of 4,096 channels takes
@@ -74,6 +77,8 @@ class FlattenSites {
   // `codec`: a digest of the spec. Null if there is no more room: such calls learn no levels.
   LevelsSite* find_or_make_levels(uint64_t site, uint64_t codec);
 
+  // kInvalidArgument while a call is in flight that learns.
+  [[nodiscard]] Status check_idle() const;
   // Of `site`, or of all. kInvalidArgument while a call is in flight there: nothing has changed.
   Status reset(std::optional<uint64_t> site);
   // All states, as docs/wire-format.md says; kInvalidArgument while a call is in flight.
@@ -91,7 +96,6 @@ class FlattenSites {
     std::map<CallKey, LevelsSite> levels;
   };
 
-  [[nodiscard]] Status check_idle() const;
   // kInvalidArgument: `saved` is not what save() gives.
   static Result<Loaded> read(std::span<const std::byte> saved);
   Status put(Loaded loaded);

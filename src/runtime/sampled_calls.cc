@@ -36,7 +36,7 @@ struct SampledCalls::Sampling {
 
 void SampledCalls::start(const CallArguments& arguments, const CallOptions& options,
                          int64_t default_timeout_ms, uint64_t key, OnDone on_done, void* context) {
-  Call call{arguments, options, 0, key, on_done, context};
+  Call call{arguments, options, 0, key, on_done, context, false};
   const int64_t timeout_ms = options.timeout_ms > 0 ? options.timeout_ms : default_timeout_ms;
   call.deadline_ns = deadline_after_ms(member_->progress->clock().now_ns(), timeout_ms);
   const Result<const AutoCodecs*> codecs = find_auto_codecs(options.codec);
@@ -47,6 +47,7 @@ void SampledCalls::start(const CallArguments& arguments, const CallOptions& opti
   // The caller's text need not outlive this.
   call.options.codec = codecs.value()->spec;
   call.options.site = {};
+  call.teaches = teaches_channels(context_of(*member_), arguments, call.options);
   {
     const std::lock_guard lock(mutex_);
     sites_[arguments.site].waiting.push_back(call);
@@ -87,18 +88,37 @@ void SampledCalls::give_up(uint64_t site, const Call& call, const Status& status
   settled(site);
 }
 
-void SampledCalls::forget_channels() {
+bool SampledCalls::begin_change() {
   const std::lock_guard lock(mutex_);
-  for (auto& [id, site] : sites_) site.samples.forget_channels();
+  for (const auto& [id, site] : sites_) {
+    if (site.is_settling && site.is_learning) return false;
+  }
+  ++changes_;
+  return true;
+}
+
+void SampledCalls::end_change(bool changed) {
+  std::vector<uint64_t> sites;
+  {
+    const std::lock_guard lock(mutex_);
+    --changes_;
+    for (auto& [id, site] : sites_) {
+      if (changed) site.samples.forget_channels();
+      if (!site.waiting.empty()) sites.push_back(id);
+    }
+  }
+  for (const uint64_t site : sites) go_on(site);
 }
 
 std::optional<SampledCalls::Call> SampledCalls::take_next(uint64_t site, std::string_view& codec) {
   const std::lock_guard lock(mutex_);
   Site& of = sites_[site];
   if (of.is_settling || of.waiting.empty()) return std::nullopt;
+  if (changes_ > 0 && of.waiting.front().teaches) return std::nullopt;
   const Call call = of.waiting.front();
   of.waiting.pop_front();
   of.is_settling = true;
+  of.is_learning = call.teaches;
   if (!wants_samples(context_of(*member_), call.arguments, call.options)) {
     codec = kExact;
   } else if (of.samples.is_due(call.arguments, call.options, call.key)) {
@@ -111,9 +131,7 @@ std::optional<SampledCalls::Call> SampledCalls::take_next(uint64_t site, std::st
 
 Status SampledCalls::sample(uint64_t site, const Call& call) {
   TERSUM_RETURN_IF_ERROR(check_call(*member_, call.arguments, call.options));
-  if (teaches_channels(context_of(*member_), call.arguments, call.options)) {
-    return sample_behind(site, call);
-  }
+  if (call.teaches) return sample_behind(site, call);
   return sum_samples(site, call, nullptr);
 }
 
@@ -198,7 +216,7 @@ void SampledCalls::run(const Call& call, std::string_view codec) const {
   options.max_rel_error = 0;
   options.timeout_ms = left_ms(call);
   CallArguments arguments = call.arguments;
-  arguments.teaches = teaches_channels(context_of(*member_), call.arguments, call.options);
+  arguments.teaches = call.teaches;
   const auto started = start_call(member_, arguments, options, options.timeout_ms, call.key, true,
                                   call.on_done, call.context);
   if (!started.ok()) call.on_done(call.context, started.status());

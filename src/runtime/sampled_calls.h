@@ -9,7 +9,8 @@
 //
 // Thread safety: any thread; never blocks but for a mutex. A sum of samples ends on the progress
 // thread, which then codes some thousand values. Invariants: on_done is called exactly once;
-// members of a group that start a site's calls in one order choose alike.
+// members of a group that start a site's calls in one order choose alike; no sample shows what
+// channels were before they were changed from outside and is learned behind that.
 #pragma once
 
 #include <cstdint>
@@ -48,8 +49,12 @@ class SampledCalls : public std::enable_shared_from_this<SampledCalls> {
   // By site.
   [[nodiscard]] std::map<uint64_t, SampledChoice> choices() const;
 
-  // As ErrorSamples::forget_channels(), of all sites.
-  void forget_channels();
+  // Before what sites know of their channels is changed from outside: calls that go by it wait in
+  // line until end_change(). False, and nothing has changed: one of them is being sampled for, or
+  // has not started yet.
+  [[nodiscard]] bool begin_change();
+  // Behind it. `changed`: it was made, and what samples say of codecs that flatten is void.
+  void end_change(bool changed);
 
  private:
   struct Call {
@@ -59,11 +64,13 @@ class SampledCalls : public std::enable_shared_from_this<SampledCalls> {
     uint64_t key = 0;
     OnDone on_done = nullptr;
     void* context = nullptr;
+    bool teaches = false;  // its site's channels, by which it may also flatten
   };
   struct Site {
     ErrorSamples samples;
     std::deque<Call> waiting;
     bool is_settling = false;  // a call has left the line and has not started yet
+    bool is_learning = false;  // and it teaches
     SampledChoice choice;
   };
   struct Sampling;
@@ -91,6 +98,7 @@ class SampledCalls : public std::enable_shared_from_this<SampledCalls> {
   const std::shared_ptr<Member> member_;
   mutable std::mutex mutex_;
   std::map<uint64_t, Site> sites_;
+  int changes_ = 0;  // under way
 };
 
 }  // namespace tersum

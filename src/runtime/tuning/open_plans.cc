@@ -13,6 +13,7 @@
 #include "plan/typical_error.h"
 #include "runtime/error_bound.h"
 #include "runtime/plan_needed.h"
+#include "runtime/tuning/ruled_plan.h"
 #include "runtime/tuning/tuning_codecs.h"
 
 namespace tersum {
@@ -140,6 +141,8 @@ std::vector<PlanKind> open_plans(const PathContext& context, const CallArguments
   const PlanKind rule = choose_plan(arguments.collective, context.size,
                                     codec.wire_bytes(arguments.count), context.topology);
   std::vector<PlanKind> plans = {rule};
+  const PlanKind ruled = ruled_plan(context, arguments, {}, &codec).plan;
+  if (ruled != PlanKind::kAuto && ruled != rule) plans.push_back(ruled);
   if (codec.lossless()) return plans;
   const bool is_priced_here = has_rates(context.topology) && context.size <= kPricedRanksMax;
   // What is measured at any size; other measured plans have no larger a bound than these.
@@ -149,7 +152,7 @@ std::vector<PlanKind> open_plans(const PathContext& context, const CallArguments
         context.table != nullptr && (kind == PlanKind::kTwoStep || kind == measured);
     const bool may_be_taken =
         is_measured || (is_priced_here && error_allows(context, arguments, {}, codec, kind));
-    if (kind != rule && may_be_taken &&
+    if (kind != rule && kind != ruled && may_be_taken &&
         takes_plan(codec, request_for(context, arguments.collective, kind))) {
       plans.push_back(kind);
     }

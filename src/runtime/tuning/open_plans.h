@@ -39,8 +39,8 @@ double relative_error_bound(std::string_view codec, const PlanErrorTerms& terms,
 bool error_allows(const PathContext& context, const CallArguments& arguments,
                   const CallOptions& options, const Codec& codec, PlanKind plan);
 
-// Every plan that a call which names no error may be given, the rule of thumb's first. Of
-// `arguments` collective and count matter.
+// Every plan that a call which names no error may be given, the rule of thumb's first; a tuning
+// rule's among them. Of `arguments` collective, count and, for rules, the type matter.
 std::vector<PlanKind> open_plans(const PathContext& context, const CallArguments& arguments,
                                  const Codec& codec);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <string>
 
 #include "base/check.h"
@@ -11,7 +10,9 @@
 #include "plan/plan_fit.h"
 #include "runtime/plan_needed.h"
 #include "runtime/tuning/auto_codecs.h"
+#include "runtime/tuning/error_limit.h"
 #include "runtime/tuning/open_plans.h"
+#include "runtime/tuning/ruled_plan.h"
 
 namespace tersum {
 namespace {
@@ -29,18 +30,6 @@ bool lossy_may_serve(const PathContext& context, const CallArguments& arguments,
   if (arguments.collective == Collective::kBarrier) return false;
   const Result<const Codec*> codec = find_codec("int8/128", arguments.type, arguments.op);
   return codec.ok() && !codec.value()->lossless();
-}
-
-const TuningRule* rule_for(const PathContext& context, const CallArguments& arguments) {
-  if (context.rules == nullptr) return nullptr;
-  return find_rule(*context.rules, arguments.collective,
-                   whole_count(context, arguments) * element_bytes(arguments.type));
-}
-
-std::string percent(double value) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.2g", value);
-  return text;
 }
 
 // The codecs whose relative_error_bound is at most `max_rel_error`, exact always among them. 0
@@ -126,6 +115,14 @@ PathChoice named(std::string codec, PlanKind plan, std::string reason) {
   return choice;
 }
 
+// Another reason, ahead of the choice's own, where it is not there already.
+void put_before(std::string_view reason, PathChoice& choice) {
+  if (reason.empty() || choice.reason.starts_with(reason)) return;
+  choice.reason = std::string(reason) + "; " + choice.reason;
+}
+
+// Of a codec that is settled and keeps within the call's error on the rule of thumb's plan, by what
+// was measured or is known of the links.
 Result<PathChoice> choose_plan_only(const PathContext& context, const CallArguments& arguments,
                                     const CallOptions& options) {
   std::string codec(options.codec);
@@ -134,23 +131,19 @@ Result<PathChoice> choose_plan_only(const PathContext& context, const CallArgume
   }
   const Result<const Codec*> found = find_codec(codec, arguments.type, arguments.op);
   if (!found.ok()) return found.status();
-  const auto taken = [&](PlanKind plan) {
+  // A plan that is fast for another codec must not make a call fail.
+  const auto refused = [&](const TuningOption& option) {
     PlanRequest wanted;
     wanted.collective = arguments.collective;
-    wanted.kind = plan;
+    wanted.kind = option.way.plan;
     wanted.size = context.size;
     wanted.topology = context.topology;
-    return takes_plan(*found.value(), wanted);
+    return !takes_plan(*found.value(), wanted);
   };
-  // Neither a rule for all codecs nor a plan that is fast for another may make a call fail.
-  const TuningRule* rule = rule_for(context, arguments);
-  if (rule != nullptr && rule->plan != PlanKind::kAuto && taken(rule->plan)) {
-    return named(std::move(codec), rule->plan, "the plan is a tuning rule's");
-  }
   const std::string_view like =
       found.value()->lossless() ? tuning_codecs().front() : measured_like(codec);
   auto ways = ranked(context, arguments, options, {like}, PlanKind::kAuto, found.value());
-  std::erase_if(ways, [&](const TuningOption& option) { return !taken(option.way.plan); });
+  std::erase_if(ways, refused);
   if (ways.empty()) {
     const PlanKind needed = plan_needed(*found.value(), arguments.collective, context.size);
     if (auto priced = plan_by_cost(context, arguments, options, *found.value())) {
@@ -168,30 +161,40 @@ Result<PathChoice> choose_plan_only(const PathContext& context, const CallArgume
   return choice;
 }
 
-Status check_error(const PathContext& context, const CallArguments& arguments,
-                   const CallOptions& options) {
-  if (options.max_rel_error < 0 || !std::isfinite(options.max_rel_error)) {
-    return invalid_argument("max_rel_error is " + percent(options.max_rel_error) +
-                            "; pass a part of the largest magnitude, such as 0.01, or 0");
+// Of a codec that is settled, whatever rules say of the plan.
+Result<PathChoice> choose_unruled(const PathContext& context, const CallArguments& arguments,
+                                  const CallOptions& options) {
+  const Status fits = check_error(context, arguments, options);
+  if (fits.ok()) return choose_plan_only(context, arguments, options);
+  // What hosts add up first is quantized once more; without that the call may be exact enough.
+  CallOptions direct = options;
+  direct.plan = PlanKind::kTwoStep;
+  const bool is_open = options.plan == PlanKind::kAuto && reaches_all(context.topology);
+  if (!is_open || !check_error(context, arguments, direct).ok()) return fits;
+  return named(std::string(options.codec), PlanKind::kTwoStep,
+               "partial sums of hosts would be more wrong than the call allows");
+}
+
+// Of a codec that is settled, by the caller or by a rule.
+Result<PathChoice> choose_for_codec(const PathContext& context, const CallArguments& arguments,
+                                    const CallOptions& options) {
+  if (options.plan != PlanKind::kAuto) return choose_unruled(context, arguments, options);
+  const Result<const Codec*> found = find_codec(options.codec, arguments.type, arguments.op);
+  if (!found.ok()) return found.status();
+  const RuledPlan ruled = ruled_plan(context, arguments, options, found.value());
+  if (ruled.plan != PlanKind::kAuto) {
+    return named(std::string(options.codec), ruled.plan, "the plan is a tuning rule's");
   }
-  if (options.max_rel_error == 0 || is_auto(options.codec)) return {};
-  const Result<const Codec*> codec = find_codec(options.codec, arguments.type, arguments.op);
-  if (!codec.ok()) return codec.status();
-  if (codec.value()->lossless()) return {};
-  Result<PlanErrorTerms> terms = error_terms(context, arguments, options);
-  if (!terms.ok()) return terms.status();
-  const double bound = relative_error_bound(options.codec, terms.value(), context.size);
-  if (bound <= options.max_rel_error) return {};
-  return invalid_argument("codec " + std::string(options.codec) + " may be wrong by " +
-                          percent(bound) + " here, above max_rel_error " +
-                          percent(options.max_rel_error) + "; name a finer codec, or auto");
+  Result<PathChoice> choice = choose_unruled(context, arguments, options);
+  if (choice.ok()) put_before(ruled.passed_over, *choice);
+  return choice;
 }
 
 // The codec that samples allow, or exact where that is about as fast.
 PathChoice choose_sampled(const PathContext& context, const CallArguments& arguments,
                           const CallOptions& options, PlanKind plan) {
   const SampledCodec& sampled = *context.sampled;
-  const std::string found = std::string(sampled.codec) + " lost " + percent(sampled.rel_error) +
+  const std::string found = std::string(sampled.codec) + " lost " + error_text(sampled.rel_error) +
                             " of the sums in samples of recent calls, within the allowed error";
   if (sampled.codec == "exact") {
     PathChoice choice =
@@ -211,6 +214,39 @@ PathChoice choose_sampled(const PathContext& context, const CallArguments& argum
   return choice;
 }
 
+// Of a codec that is open, and of a sum or whatever else a lossy one may serve.
+Result<PathChoice> choose_open(const PathContext& context, const CallArguments& arguments,
+                               const CallOptions& options, PlanKind plan) {
+  CallOptions open = options;
+  open.plan = plan;
+  if (context.sampled && wants_samples(context, arguments, options)) {
+    PathChoice choice = choose_sampled(context, arguments, options, plan);
+    take_plan_by_cost(context, arguments, open, choice);
+    return choice;
+  }
+  CallOptions settled = options;
+  settled.codec = "exact";
+  if (options.codec != "auto") {
+    // Of the codecs that a call names nothing is known before a sample.
+    Result<PathChoice> choice = choose_for_codec(context, arguments, settled);
+    if (choice.ok()) choice->reason = "no sample has shown what the named codecs cost here";
+    return choice;
+  }
+  Result<PlanErrorTerms> terms = error_terms(context, arguments, options);
+  if (!terms.ok()) return terms.status();
+  const auto codecs = codecs_within(options.max_rel_error, terms.value(), context.size);
+  const auto ways = ranked(context, arguments, options, codecs, plan);
+  if (ways.empty()) {
+    return choose_for_codec(context, arguments, settled);  // a plan that was not measured
+  }
+  const char* const reason = ways.front().way.codec == "exact"
+                                 ? "no codec within the allowed error was clearly faster than exact"
+                                 : "the fastest measured way within the allowed error";
+  PathChoice choice = take_best(ways, reason);
+  take_plan_by_cost(context, arguments, open, choice);
+  return choice;
+}
+
 }  // namespace
 
 Result<PlanErrorTerms> error_terms(const PathContext& context, const CallArguments& arguments,
@@ -222,10 +258,12 @@ Result<PlanErrorTerms> error_terms(const PathContext& context, const CallArgumen
   request.size = context.size;
   request.count = static_cast<size_t>(context.size);  // terms do not depend on the length
   request.topology = context.topology;
-  request.kind = options.plan;
-  if (options.plan == PlanKind::kAuto) {
+  request.kind = options.plan != PlanKind::kAuto
+                     ? options.plan
+                     : ruled_plan(context, arguments, options, nullptr).plan;
+  if (request.kind == PlanKind::kAuto) {
     request.kind = choose_plan(request.collective, request.size, size_t{1} << 30, context.topology);
-  } else if (options.plan == PlanKind::kOneShot) {
+  } else if (request.kind == PlanKind::kOneShot) {
     request.kind = PlanKind::kTwoStep;  // which is no less wrong
   }
   Result<Plan> plan = make_plan(request);
@@ -241,7 +279,7 @@ Status check_auto(const CallOptions& options) {
   return invalid_argument("codec \"" + std::string(options.codec) +
                           "\" needs the error within which one of them is chosen, and "
                           "max_rel_error is " +
-                          percent(options.max_rel_error) + "; pass max_rel_error=0.01, say");
+                          error_text(options.max_rel_error) + "; pass max_rel_error=0.01, say");
 }
 
 bool teaches_channels(const PathContext& context, const CallArguments& arguments,
@@ -274,58 +312,27 @@ bool needs_tuning(const PathContext& context, const CallArguments& arguments,
 Result<PathChoice> choose_path(const PathContext& context, const CallArguments& arguments,
                                const CallOptions& options) {
   TERSUM_RETURN_IF_ERROR(check_auto(options));
-  if (Status fits = check_error(context, arguments, options); !fits.ok()) {
-    // What hosts add up first is quantized once more; without that the call may be exact enough.
-    CallOptions direct = options;
-    direct.plan = PlanKind::kTwoStep;
-    const bool is_open = options.plan == PlanKind::kAuto && reaches_all(context.topology);
-    if (!is_open || !check_error(context, arguments, direct).ok()) return fits;
-    return named(std::string(options.codec), PlanKind::kTwoStep,
-                 "partial sums of hosts would be more wrong than the call allows");
-  }
-  if (!is_auto(options.codec)) return choose_plan_only(context, arguments, options);
+  TERSUM_RETURN_IF_ERROR(check_limit(options));
+  if (!is_auto(options.codec)) return choose_for_codec(context, arguments, options);
   CallOptions settled = options;
   settled.codec = "exact";
   if (!lossy_may_serve(context, arguments, options)) {
-    Result<PathChoice> choice = choose_plan_only(context, arguments, settled);
-    if (choice.ok()) choice->reason = "only the exact path serves this call; " + choice->reason;
+    Result<PathChoice> choice = choose_for_codec(context, arguments, settled);
+    if (choice.ok()) put_before("only the exact path serves this call", *choice);
     return choice;
   }
   const TuningRule* rule = rule_for(context, arguments);
   if (rule != nullptr && !rule->codec.empty()) {
     settled.codec = rule->codec;
-    TERSUM_RETURN_IF_ERROR(check_error(context, arguments, settled));
-    Result<PathChoice> choice = choose_plan_only(context, arguments, settled);
-    if (choice.ok()) choice->reason = "the codec is a tuning rule's; " + choice->reason;
+    Result<PathChoice> choice = choose_for_codec(context, arguments, settled);
+    if (choice.ok()) put_before("the codec is a tuning rule's", *choice);
     return choice;
   }
-  const PlanKind plan =
-      rule != nullptr && options.plan == PlanKind::kAuto ? rule->plan : options.plan;
-  CallOptions open = options;
-  open.plan = plan;
-  if (context.sampled && wants_samples(context, arguments, options)) {
-    PathChoice choice = choose_sampled(context, arguments, options, plan);
-    take_plan_by_cost(context, arguments, open, choice);
-    return choice;
-  }
-  if (options.codec != "auto") {
-    // Of the codecs that a call names nothing is known before a sample.
-    Result<PathChoice> choice = choose_plan_only(context, arguments, settled);
-    if (choice.ok()) choice->reason = "no sample has shown what the named codecs cost here";
-    return choice;
-  }
-  Result<PlanErrorTerms> terms = error_terms(context, arguments, options);
-  if (!terms.ok()) return terms.status();
-  const auto codecs = codecs_within(options.max_rel_error, terms.value(), context.size);
-  const auto ways = ranked(context, arguments, options, codecs, plan);
-  if (ways.empty()) {
-    return choose_plan_only(context, arguments, settled);  // a plan that was not measured
-  }
-  const char* const reason = ways.front().way.codec == "exact"
-                                 ? "no codec within the allowed error was clearly faster than exact"
-                                 : "the fastest measured way within the allowed error";
-  PathChoice choice = take_best(ways, reason);
-  take_plan_by_cost(context, arguments, open, choice);
+  // The codec is chosen for the rule's plan, so that its error there is what is held to the limit.
+  const RuledPlan ruled = ruled_plan(context, arguments, options, nullptr);
+  const PlanKind plan = options.plan != PlanKind::kAuto ? options.plan : ruled.plan;
+  Result<PathChoice> choice = choose_open(context, arguments, options, plan);
+  if (choice.ok()) put_before(ruled.passed_over, *choice);
   return choice;
 }
 

@@ -38,7 +38,8 @@ Status check_auto(const CallOptions& options);
 bool teaches_channels(const PathContext& context, const CallArguments& arguments,
                       const CallOptions& options);
 
-// How often values are quantized on the way that the call would take.
+// How often values are quantized on the way that the call would take: its own plan, or a tuning
+// rule's that its links carry, or the rule of thumb's.
 Result<PlanErrorTerms> error_terms(const PathContext& context, const CallArguments& arguments,
                                    const CallOptions& options);
 
@@ -47,7 +48,8 @@ Result<PlanErrorTerms> error_terms(const PathContext& context, const CallArgumen
 bool needs_tuning(const PathContext& context, const CallArguments& arguments,
                   const CallOptions& options);
 
-// kInvalidArgument: max_rel_error is negative, or below what the named codec can guarantee.
+// kInvalidArgument: max_rel_error is negative, or below what the named codec can guarantee. A
+// tuning rule's plan on which it cannot is passed over (ruled_plan.h), as the reason then says.
 Result<PathChoice> choose_path(const PathContext& context, const CallArguments& arguments,
                                const CallOptions& options);
 

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "plan/topology.h"
 #include "support/cluster.h"
 
 // Every way to the heap is counted: operators new, aligned ones too, end in these, and so do
@@ -106,9 +107,9 @@ uint64_t allocations_of_calls(Cluster& cluster, std::vector<Arrays>& arrays, Mov
 
 // The fewest of up to twenty runs of 50 calls, after 20; the first run without any ends it. A queue
 // grows when peers run further apart than ever before, which is for the scheduler to say: on two
-// idle cores the first call of a size takes 70 to 270 allocations, the next 20 together up to 23, and
-// 50 later ones none, or now and then up to 2; beside other programs three runs of 50 in turn have
-// grown one. What a call takes each time, or each fiftieth time, is in every run.
+// idle cores the first call of a size takes 70 to 270 allocations, the next 20 together up to 23,
+// and 50 later ones none, or now and then up to 2; beside other programs three runs of 50 in turn
+// have grown one. What a call takes each time, or each fiftieth time, is in every run.
 uint64_t fewest_allocations(Cluster& cluster, Move move) {
   std::vector<Arrays> arrays(static_cast<size_t>(cluster.size()), Arrays(cluster.size()));
   allocations_of_calls(cluster, arrays, move, 20);
@@ -168,6 +169,15 @@ TEST_P(Memory, ATraceDoesNotAllocateOnceItsRingIsFull) {
       << "50 traced calls of a known size on two ranks";
   EXPECT_EQ(cluster.trace(0).size(), options.trace_events);
   EXPECT_GT(cluster.trace(0).dropped(), 0U);
+}
+
+// Which plan they take the cost model is asked once for each shape.
+TEST(MemoryOfChoices, CallsOnDescribedLinksDoNotAllocateAfterTheFirstOfASize) {
+  ClusterOptions options;
+  options.size = 4;
+  options.communicator.topology = describe_topology(*make_topology("star4", 31.25e6, 0).value());
+  Cluster cluster(options);
+  EXPECT_EQ(fewest_allocations(cluster, Move::kAllReduce), 0U);
 }
 
 TEST_P(Memory, InFlightIsBoundedByTheWindow) {

@@ -5,11 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <latch>
 #include <limits>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "codec/codec.h"
@@ -24,6 +27,7 @@ using Arrays = std::vector<std::vector<float>>;
 
 constexpr uint64_t kSeed = 20266;
 constexpr size_t kCount = 20'000;
+constexpr size_t kChannels = 400;
 
 struct Ending {
   std::latch done{1};
@@ -86,6 +90,15 @@ class SampledCallsTest : public testing::Test {
     Arrays values(devices_.size(), std::vector<float>(count));
     for (auto& array : values) {
       for (float& x : array) x = normal(random);
+    }
+    return values;
+  }
+
+  // Of kChannels channels, of which one in 50 is large.
+  Arrays uneven_values() const {
+    Arrays values = normal_values();
+    for (auto& array : values) {
+      for (size_t i = 7; i < array.size(); i += 50) array[i] *= 30;
     }
     return values;
   }
@@ -157,11 +170,7 @@ TEST_F(SampledCallsTest, OfOneSiteWaitInLineWhileASampleIsUnderWay) {
 
 // Channels of which one in 50 is large: a sum teaches them, whatever it travelled as.
 TEST_F(SampledCallsTest, FlattenOnceTheSiteKnowsItsChannels) {
-  constexpr size_t kChannels = 400;
-  Arrays values = normal_values();
-  for (auto& array : values) {
-    for (size_t i = 7; i < array.size(); i += 50) array[i] *= 30;
-  }
+  const Arrays values = uneven_values();
   std::vector<std::string> taken;
   std::vector<float> result;
   for (int step = 0; step < 4; ++step) {
@@ -176,6 +185,56 @@ TEST_F(SampledCallsTest, FlattenOnceTheSiteKnowsItsChannels) {
   ASSERT_TRUE(world_->reset_flatten().ok());
   sum(values, 0.03, 7, "auto", kChannels);
   EXPECT_THAT(std::string(world_->choices()[0].codec), testing::Not(HasSubstr("flatten")));
+}
+
+// What was sampled by factors that are gone would allow codecs that need them.
+TEST_F(SampledCallsTest, KeepWhatIsKnownOfChannelsWhileTheyAreSampledFor) {
+  const Arrays values = uneven_values();
+  sum(values, 0.03, 7, "auto", kChannels);
+  const std::vector<std::byte> saved = world_->save_flatten().value();
+  ++key_;
+  Arrays outputs(values.size(), std::vector<float>(kCount));
+  std::vector<Ending> endings(values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    // Until the last one is here, the others wait for the sum of their samples.
+    if (i + 1 == values.size()) {
+      for (const Status& status : {world_->reset_flatten(), world_->load_flatten(saved)}) {
+        EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+        EXPECT_THAT(std::string(status.message()), HasSubstr("in flight"));
+      }
+    }
+    KeyedCall made = call(i, key_, values[i], outputs[i], 0.03);
+    made.options.channels = kChannels;
+    world_->start(made, end, &endings[i]);
+  }
+  for (Ending& ending : endings) {
+    ending.done.wait();
+    EXPECT_TRUE(ending.status.ok()) << ending.status.to_string();
+  }
+  EXPECT_THAT(std::string(world_->choices()[0].codec), HasSubstr("+flatten"));
+  EXPECT_TRUE(world_->load_flatten(saved).ok());
+  EXPECT_TRUE(world_->reset_flatten().ok());
+}
+
+// A reset finds calls in flight, or none: never one that has chosen by what it takes away.
+TEST_F(SampledCallsTest, GoOnBesideResets) {
+  const Arrays values = uneven_values();
+  std::atomic<bool> is_over{false};
+  std::atomic<int> resets{0};
+  std::thread resetting([&] {
+    while (!is_over) {
+      const Status status = world_->reset_flatten();
+      EXPECT_TRUE(status.ok() || status.code() == StatusCode::kInvalidArgument)
+          << status.to_string();
+      if (status.ok()) ++resets;
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  });
+  // Five calls of each site: with a sample and without one.
+  for (uint64_t i = 0; i < 200; ++i) sum(values, 0.03, i % 40, "auto", kChannels);
+  is_over = true;
+  resetting.join();
+  EXPECT_GT(resets, 0);
 }
 
 TEST_F(SampledCallsTest, TakeOneOfTheCodecsThatAreNamed) {
