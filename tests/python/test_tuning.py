@@ -152,6 +152,26 @@ def test_rules_fill_in_what_calls_leave_open(
         assert sent < 5000  # 5000 values in 4.25 bits, once each way
 
 
+def test_a_rules_plan_does_not_lift_the_allowed_error(run_group: Run) -> None:
+    def body(group: tersum.Communicator) -> Any:
+        ring = group.error_bound(count=5000, absmax=1, plan="ring") / group.size
+        # An open plan may be the rule's.
+        assert group.error_bound(count=5000, absmax=1) / group.size == ring
+        chosen = []
+        for allowed in (1.01 * ring, 0.99 * ring):
+            choice = group.choose("all_reduce", 5000, codec="int8/128", max_rel_error=allowed)
+            x = np.full(5000, group.rank + 1, np.float32)
+            out = group.all_reduce(x, codec="int8/128", max_rel_error=allowed)
+            assert np.allclose(out, 10, rtol=0.1)
+            chosen.append((choice.plan, choice.reason))
+        return chosen
+
+    for taken, passed in run_group(4, body, tuning_rules="all_reduce:0-inf:*:ring"):
+        assert taken == ("ring", "the plan is a tuning rule's")
+        assert passed[0] != "ring"
+        assert passed[1].startswith("a tuning rule's plan ring is passed over: codec int8/128 ")
+
+
 def test_rules_must_be_readable_and_the_same_everywhere(run_group: Run) -> None:
     with pytest.raises(tersum.InvalidArgumentError, match="'all_sum' is no collective"):
         run_group(2, lambda group: None, tuning_rules="all_sum:0-1k:exact:*")
