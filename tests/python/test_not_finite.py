@@ -71,7 +71,6 @@ SPECS = [
     "sum8/64+hadamard+sr",
     "sum8:tensor+hadamard",
     "lut2",
-    "lut2+sr",
     f"lut2+rows:{ROW}",
     "sum:exp",
     # The first call of a site teaches their levels.
