@@ -1,6 +1,6 @@
 // Packed codes against plain loops over them, on one core.
 //
-//   packed_sum_bench [--rounds N] [--check]
+//   packed_sum_bench [--rounds N] [--check] [--json FILE]
 //
 // Sums without unpacking: 2-bit codes by table (pair_sum.h) and bit planes (plane_sum.h), against
 // the scalar reference, 262,144 codes a stream. Decoding of nf4 against a loop over nibbles, 65,536
@@ -12,6 +12,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -63,12 +64,28 @@ Timing time_both(size_t rounds, size_t codes, const Reference& reference, const 
   return {giga / median(slow), giga / median(fast), median(times)};
 }
 
-// Prints a row; true if the kernel is less than `floor` times as fast as the reference.
-bool prints_low(const std::string& name, const Timing& timing, double floor = 0) {
-  const bool low = timing.times < floor;
-  std::printf("%-24s reference %7.2f G codes/s | kernel %7.2f | %6.1fx%s\n", name.c_str(),
-              timing.reference, timing.kernel, timing.times, low ? " (LOW)" : "");
-  return low;
+struct Row {
+  std::string name;
+  Timing timing;
+  double floor = 0;  // of times
+  [[nodiscard]] bool is_low() const { return timing.times < floor; }
+};
+
+void print(const Row& row) {
+  std::printf("%-24s reference %7.2f G codes/s | kernel %7.2f | %6.1fx%s\n", row.name.c_str(),
+              row.timing.reference, row.timing.kernel, row.timing.times,
+              row.is_low() ? " (LOW)" : "");
+}
+
+void write_json(const std::string& path, const std::vector<Row>& rows) {
+  std::ofstream file(path);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    file << (i == 0 ? "[\n" : ",\n") << R"( {"kernel": ")" << rows[i].name
+         << R"(", "reference_giga_codes_s": )" << rows[i].timing.reference
+         << R"(, "giga_codes_s": )" << rows[i].timing.kernel << R"(, "times_reference": )"
+         << rows[i].timing.times << R"(, "floor": )" << rows[i].floor << "}";
+  }
+  file << "\n]\n";
 }
 
 // Two looks into the table a byte.
@@ -85,7 +102,7 @@ void decode_nibbles(const ElementFormat& format, const std::byte* wire, float* v
   }
 }
 
-bool run_nibbles(size_t rounds) {
+Row run_nibbles(size_t rounds) {
   const Codec& codec = *find_codec("nf4/64", DataType::kFloat32, ReduceOp::kSum).value();
   const ElementFormat& format = *codec.element_format();
   const Arrays a(codec, kDecoded);
@@ -94,12 +111,11 @@ bool run_nibbles(size_t rounds) {
   loop();
   kernel();
   TERSUM_CHECK(std::equal(a.out.data(), a.out.data() + kDecoded, a.copy.data()));
-  return prints_low("nf4/64 decode", time_both(rounds, kDecoded, loop, kernel), 5);
+  return {"nf4/64 decode", time_both(rounds, kDecoded, loop, kernel), 5};
 }
 
-// True if something is below its floor.
-bool run(size_t rounds) {
-  bool low = run_nibbles(rounds);
+std::vector<Row> run(size_t rounds) {
+  std::vector<Row> rows = {run_nibbles(rounds)};
   const Streams s;
   const PairTable table = mean_pair_table();
   const size_t bytes = kCodes / kPairCodes;
@@ -109,8 +125,8 @@ bool run(size_t rounds) {
       return
           [&, which] { add_pairs_of(which)(table, s.a.data(), s.b.data(), bytes, s.sum.data()); };
     };
-    low |= prints_low("2-bit table, " + std::string(target_name(target)),
-                      time_both(rounds, kCodes, add(kReferenceTarget), add(target)), 10);
+    rows.push_back({"2-bit table, " + std::string(target_name(target)),
+                    time_both(rounds, kCodes, add(kReferenceTarget), add(target)), 10});
   }
   for (size_t bits = 1; bits < kWidest; ++bits) {
     const auto reference = [&] {
@@ -119,9 +135,10 @@ bool run(size_t rounds) {
     const auto kernel = [&] {
       add_planes(s.a.data(), bits, s.b.data(), bits, kCodes, s.sum.data());
     };
-    prints_low(std::to_string(bits) + " planes", time_both(rounds, kCodes, reference, kernel));
+    rows.push_back(
+        {std::to_string(bits) + " planes", time_both(rounds, kCodes, reference, kernel)});
   }
-  return low;
+  return rows;
 }
 
 }  // namespace
@@ -130,6 +147,7 @@ bool run(size_t rounds) {
 int main(int argc, char** argv) {
   size_t rounds = 31;
   bool check = false;
+  std::string json;
   for (int i = 1; i < argc; ++i) {
     const std::string_view flag = argv[i];
     if (flag == "--check") {
@@ -137,11 +155,19 @@ int main(int argc, char** argv) {
     } else if (flag == "--rounds" && i + 1 < argc) {
       const char* const value = argv[++i];
       std::from_chars(value, value + std::strlen(value), rounds);
+    } else if (flag == "--json" && i + 1 < argc) {
+      json = argv[++i];
     } else {
-      std::fprintf(stderr, "usage: packed_sum_bench [--rounds N] [--check]\n");
+      std::fprintf(stderr, "usage: packed_sum_bench [--rounds N] [--check] [--json FILE]\n");
       return 2;
     }
   }
-  const bool low = tersum::run(rounds < 1 ? 1 : rounds);
+  const std::vector<tersum::Row> rows = tersum::run(std::max<size_t>(rounds, 1));
+  bool low = false;
+  for (const tersum::Row& row : rows) {
+    tersum::print(row);
+    low = low || row.is_low();
+  }
+  if (!json.empty()) tersum::write_json(json, rows);
   return check && low ? 1 : 0;
 }
