@@ -197,6 +197,9 @@ int run(const Options& options) {
       codecs.push_back(std::string(base) + "+hadamard");
       codecs.push_back(std::string(base) + "+flatten");
     }
+    // Their encoders are the slowest that have one.
+    codecs.insert(codecs.end(), {"int4/32+hadamard+sr", "nvfp4+hadamard", "mxfp6:e2m3+hadamard",
+                                 "five/32+hadamard"});
   }
   std::printf("%zu float32 values, %s, median of %zu rounds; higher is faster\n", options.values,
               std::string(active_isa()).c_str(), options.rounds);

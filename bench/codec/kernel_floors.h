@@ -3,6 +3,7 @@
 // Thread safety: pure functions.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -30,9 +31,19 @@ inline double kernel_floor(const CodecSpec& spec, std::string_view kernel) {
   };
   const std::string text = spec.to_string();
   if (text == "int8/128") return in(kInt8);
-  if (spec.modifiers.size() == 1) {
-    const bool turns = spec.modifiers[0] == "hadamard" || spec.modifiers[0] == "flatten";
-    return turns ? in(kRotated) : 0;
+  const auto turns = [](const std::string& modifier) {
+    return modifier == "hadamard" || modifier == "flatten";
+  };
+  // Beside a rotation these leave a slice's layout and its one coding as they are. Those that sort
+  // out values or code blocks more than once have no floor, nor has shiftadd's sum of integers.
+  const auto is_light = [](const std::string& modifier) {
+    return modifier == "sr" || modifier == "floor" || modifier == "hops";
+  };
+  if (std::any_of(spec.modifiers.begin(), spec.modifiers.end(), turns)) {
+    const bool has_floor =
+        std::all_of(spec.modifiers.begin(), spec.modifiers.end(),
+                    [&](const std::string& each) { return turns(each) || is_light(each); });
+    return has_floor ? in(kRotated) : 0;
   }
   const bool is_listed = spec.base == "nf4" || spec.base == "int4" || spec.base == "int6" ||
                          spec.base.starts_with("mxfp8");

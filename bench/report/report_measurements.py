@@ -7,6 +7,7 @@ from report_parts import Measurement, Part, calls, perf, span
 from report_wires import wire_measurements
 
 CODEC_BENCH = "bench/codec/codec_bench"
+PACKED_BENCH = "bench/codec/packed_sum_bench"
 
 # (transport, ranks): rows of (array, timed calls).
 _PEER_SIZES = {
@@ -71,6 +72,19 @@ def _kernels(quick: bool) -> Measurement:
     )
 
 
+def _floors(quick: bool) -> Measurement:
+    """A speed below its floor fails. Few rounds say nothing, so that none fails there."""
+    few = ("--rounds", "7") if quick else ()
+    verdicts = (1,) if quick else ()
+    return Measurement(
+        "floors",
+        tuple(
+            Part("program", ("--check", *few), program, verdicts=verdicts)
+            for program in (CODEC_BENCH, PACKED_BENCH)
+        ),
+    )
+
+
 def _model(quick: bool) -> Measurement:
     arguments: tuple[str, ...] = ("--seconds", "0.8")
     if quick:
@@ -102,6 +116,7 @@ def measurements(quick: bool = False) -> list[Measurement]:
         *(_peers(transport, ranks, quick) for transport, ranks in _PEER_SIZES),
         *(_auto(name, quick) for name in _AUTO),
         _kernels(quick),
+        _floors(quick),
         _model(quick),
         _calls(quick),
     ]

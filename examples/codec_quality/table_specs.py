@@ -45,7 +45,6 @@ BASES = {
     "kmeans:8/64": ("",),
     "sum8/256": ("+sr",),
     "sum8:tensor/1024": ("+sr",),
-    "lut2/32": ("+sr",),
 }
 SPECS = [base + modifier for base, ways in BASES.items() for modifier in ways]
 

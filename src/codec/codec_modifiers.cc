@@ -22,7 +22,7 @@ std::string_view refuse_shared(const FormatRow& row) {
   return has_one_scale ? "ranks share one scale for a whole call, of the values as they are; such "
                          "a format takes no modifier"
                        : "ranks share the scales of the values as they are; such a format takes "
-                         "rows and sr alone";
+                         "rows alone";
 }
 
 std::string_view refuse_without_blocks(const FormatRow& row, const PlainSpec& /*spec*/) {
@@ -245,6 +245,10 @@ std::string_view refuse_sr(const FormatRow& row, const PlainSpec& spec) {
     return "scales that are not rounded up leave values beyond the last level";
   }
   if (row.name == "sum:exp") return "the format is rounded at random as it is";
+  if (row.name == "lut2") {
+    return "of two neighbouring codes its table takes the first, however they came about, so that "
+           "sums would be biased all the same; sum8 takes sr";
+  }
   if (spec.mixed || spec.adaptive) return "mixed and adaptive judge blocks by nearest rounding";
   return row.rotates || row.shares ? "" : "the format takes no modifier: it has no blocks";
 }

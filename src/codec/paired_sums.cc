@@ -81,7 +81,7 @@ void unpack_codes(const std::byte* wire, size_t count, uint8_t* codes) {
 class PairCodec final : public SharedCodec {
  public:
   PairCodec(const PlainSpec& spec, const ElementFormat& format, DataType type, uint32_t ranks)
-      : SharedCodec(spec, format, type, spec.sr), ranks_(ranks) {}
+      : SharedCodec(spec, format, type, false), ranks_(ranks) {}
 
   [[nodiscard]] size_t wire_bytes(size_t count) const override { return packed_bytes(count); }
 
@@ -123,12 +123,7 @@ void PairCodec::encode_tile(const void* values, size_t first, size_t count, cons
     memory.scales[b] = make_block_scale(scale);
   }
   limit_to_scales(format_, memory.scales, padded / format_.block, memory.values);
-  if (is_random()) {
-    const RoundingPlace numbers = rounding_place(place.rounding, place.first + first);
-    kernels.quantize_random(format_, numbers, memory.values, padded, memory.scales, memory.codes);
-  } else {
-    kernels.quantize(format_, memory.values, padded, memory.scales, memory.codes);
-  }
+  kernels.quantize(format_, memory.values, padded, memory.scales, memory.codes);
   pack_codes(memory.codes, count, wire);
 }
 
@@ -233,11 +228,8 @@ void PairCodec::combine(std::span<const std::byte* const> wires, const void* own
 double PairCodec::block_error_bound(double absmax) const {
   PlainSpec plain;
   plain.block = format_.block;
-  plain.sr = is_random();
-  const double coded = make_element_codec(plain, format_, type_)->block_error_bound(absmax);
-  plain.sr = false;
   const double half = make_element_codec(plain, format_, type_)->block_error_bound(absmax);
-  return coded + half * std::countr_zero(ranks_);
+  return half * (1 + std::countr_zero(ranks_));
 }
 
 class PairedSums final : public SideBySideSums<PairCodec> {

@@ -147,9 +147,9 @@ def sample_rows(name: str, sizes: tuple[int, ...] = SIZES) -> Rows:
         return _link(sizes, random_)
     if kind == "auto":
         return _auto(sizes, random_)
-    return {"kernels": lambda: _kernels(random_), "model": lambda: _model(sizes, random_)}.get(
-        name, _calls
-    )()
+    if name in ("kernels", "floors"):
+        return _kernels(random_)
+    return _model(sizes, random_) if name == "model" else _calls()
 
 
 def write_samples(folder: Path, sizes: tuple[int, ...] = SIZES) -> None:

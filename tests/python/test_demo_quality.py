@@ -52,18 +52,32 @@ def test_the_page_has_the_committed_numbers(ranks: int) -> None:
     assert table == quality_page.markdown([*committed(ranks).values()])
 
 
+def combination(spec: str) -> tuple[str, ...]:
+    """Its base format and modifiers, without the block and what modifiers are told."""
+    base, *modifiers = spec.split("+")
+    return base.partition("/")[0], *(modifier.partition(":")[0] for modifier in modifiers)
+
+
 def test_every_base_format_is_there() -> None:
-    bases = {spec.partition("+")[0].partition("/")[0] for spec in quality.SPECS}
+    bases = {combination(spec)[0] for spec in quality.SPECS}
     lossy = {name for name in tersum.known_codecs() if not tersum.codec_info(name).lossless}
-    assert lossy <= bases
-    modifiers = {
-        modifier.partition(":")[0] for spec in quality.SPECS for modifier in spec.split("+")[1:]
-    }
+    learned = {"table:FILE", *(f"kmeans:{levels}" for levels in (2, 4, 8, 16))}
+    assert bases == lossy | learned
+    modifiers = {name for spec in quality.SPECS for name in combination(spec)[1:]}
     # +hops changes nothing where no sum is coded twice.
     assert modifiers == {
         *("feedback", "rows", "sparse", "flatten", "hadamard", "kronecker", "mixed", "adaptive"),
         *("clip", "shiftadd", "floor", "sr"),
     }
+
+
+def test_every_combination_of_the_table_of_other_tensors_is_there() -> None:
+    """That of docs/codec-quality.md, whose list is another program's; and what an example of the
+    grammar names."""
+    other = json.loads((DOCS / "codec-quality.json").read_text())
+    specs = [spec for kind in other["kinds"].values() for spec in kind["specs"]]
+    expected = {combination(spec) for spec in specs} | {("int4", "sparse", "flatten")}
+    assert expected - {combination(spec) for spec in quality.SPECS} == set()
 
 
 @pytest.mark.parametrize(

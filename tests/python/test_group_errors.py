@@ -46,9 +46,9 @@ RANDOM += ["mxint8", "int4/128+hadamard", "int5/64+sparse:0.5%"]
 ROWS = ["int8/128+rows:64", "five/1024+rows:256", "int4/32+rows:512", "fp8e4m3/32+rows:2048"]
 ROWS += ["nvfp4+rows:256", "nf4/64+rows:256+hadamard", "int6/32+rows:1024+sparse:0.5%"]
 #: Of sums, whose integers or exponents are added as they are.
-SUMS = ["sum8/256", "sum8/32+sr", "sum8:tensor", "sum8:tensor+sr", "lut2", "lut2+sr", "sum:exp"]
+SUMS = ["sum8/256", "sum8/32+sr", "sum8:tensor", "sum8:tensor+sr", "lut2", "sum:exp"]
 SUMS += ["sum8/256+hadamard", "sum8/32+hadamard+sr", "sum8:tensor+hadamard"]
-SUMS += ["sum8/256+rows:64", "sum8/32+rows:512+hadamard+sr", "lut2/64+rows:32", "lut2/32+rows:8+sr"]
+SUMS += ["sum8/256+rows:64", "sum8/32+rows:512+hadamard+sr", "lut2/64+rows:32", "lut2/32+rows:8"]
 
 
 def contribute(group: tersum.Communicator, data: Data, **how: Any) -> Any:

@@ -59,6 +59,8 @@ SPECS = [
     "int6/128+hadamard+shiftadd+hops",
     "mxfp8:e4m3+floor+hops",
     "int4/128+clip:learned",
+    "int4/32+feedback",
+    f"int2/32+feedback+rows:{ROW}",
     "int8/128+KRONECKER",
     "int3/128+KRONECKER+mixed",
     "sum8/256",
@@ -71,7 +73,6 @@ SPECS = [
     "sum8/64+hadamard+sr",
     "sum8:tensor+hadamard",
     "lut2",
-    "lut2+sr",
     f"lut2+rows:{ROW}",
     "sum:exp",
     # The first call of a site teaches their levels.
@@ -112,9 +113,11 @@ def plans_of(spec: str) -> tuple[str, ...]:
 
 
 def depends_on_others(spec: str) -> bool:
-    """Do a block's bytes follow from more than its own values (or from a call's random numbers)?"""
-    wide = ("nvfp4", "sum8:tensor", "sum:exp")
-    return spec.startswith(wide) or any(f"+{m}" in spec for m in ("sparse", "mixed", "adap", "sr"))
+    """Do a block's bytes follow from more than its own values (or from a call's random numbers, or
+    from what calls before it owe)?"""
+    if spec.startswith(("nvfp4", "sum8:tensor", "sum:exp")):
+        return True
+    return any(f"+{name}" in spec for name in ("sparse", "mixed", "adaptive", "sr", "feedback"))
 
 
 def calls(group: tersum.Communicator, spec: str, data: Floats) -> list[tuple[Any, ...]]:
@@ -147,6 +150,7 @@ def test_its_block_and_no_other_is_nan_on_every_rank(run_group: Run, text: str) 
         expected = list(reach(spec, where))
         assert np.flatnonzero(~np.isfinite(got)).tolist() == expected, name
         assert spec == "bf16" or np.isnan(got[expected]).all(), name
+        assert np.isfinite(clean).all(), f"{name}, a later call"
         if not depends_on_others(spec) and "+clip" not in spec:
             others = np.delete(clean.reshape(-1), expected)
             assert np.delete(got, expected).tobytes() == others.tobytes(), name

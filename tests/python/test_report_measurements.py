@@ -19,7 +19,7 @@ import measure_report
 import model_check
 import report_needs
 from measure_report import command_of, measure
-from report_measurements import CODEC_BENCH, measurements
+from report_measurements import CODEC_BENCH, PACKED_BENCH, measurements
 from report_needs import Folders, why_not
 from report_parts import BENCH, Measurement, Part, calls, parse_perf, perf, span
 from report_wires import SWEEPS, TWO_HOSTS, plans_that_fit, predicted_seconds
@@ -33,7 +33,7 @@ NAMES = [
     *("sweep-torus2x2", "sweep-torus2x4", "sweep-mesh4", "sweep-star8", "sweep-torus2x2x2"),
     *("sweep-two-hosts-of-two", "link-1gbit", "link-5gbit", "tcp-2", "tcp-4", "shm-2", "shm-4"),
     *("shm-8", "auto-shm", "auto-tcp", "auto-10gbit", "auto-5gbit", "auto-1gbit", "kernels"),
-    *("model", "calls"),
+    *("floors", "model", "calls"),
 ]
 PARSERS: dict[str, Any] = {
     "tuning/auto_sweep.py": auto_sweep.make_parser,
@@ -69,7 +69,14 @@ def test_every_command_is_understood(quick: bool) -> None:
             assert (BENCH / part.what).is_file()
             PARSERS[part.what]().parse_args([*part.arguments, "--json", "rows.json"])
         else:
-            assert part.what == CODEC_BENCH
+            assert part.what in (CODEC_BENCH, PACKED_BENCH)
+
+
+def test_speeds_are_held_against_their_floors() -> None:
+    """Of codecs, of packed sums and of nf4's decoder: one that is too low fails the measurement."""
+    floors = next(one for one in measurements() if one.name == "floors")
+    assert [part.what for part in floors.parts] == [CODEC_BENCH, PACKED_BENCH]
+    assert all(part.arguments == ("--check",) and not part.verdicts for part in floors.parts)
 
 
 def test_sweeps_have_every_plan_that_fits_and_no_other() -> None:

@@ -300,7 +300,7 @@ def shared_sum(spec: str, data: npt.NDArray[np.float32], seed: int = 0) -> Array
     scales = np.ldexp(np.ceil(mantissa * 256) / 256, exponent)[:, None]
     scaled = blocks / scales
     if parsed.base == HALVES.name:
-        return (ranks * mean_of_pairs(scaled, seed if parsed.random else None) * scales).reshape(-1)
+        return (ranks * mean_of_pairs(scaled) * scales).reshape(-1)
     if parsed.random:
         codes = np.floor(scaled + np.random.default_rng(seed).random(scaled.shape))
     else:
@@ -311,12 +311,11 @@ def shared_sum(spec: str, data: npt.NDArray[np.float32], seed: int = 0) -> Array
     return np.asarray(total.reshape(-1))
 
 
-def mean_of_pairs(scaled: Array, seed: int | None) -> Array:
+def mean_of_pairs(scaled: Array) -> Array:
     """lut2: halves of a step, then means of two by two; in the middle of two levels the one nearer
-    to the first. ``seed``: of +sr, where there is one."""
+    to the first."""
     # Level k + 1/2 has the number k, from -2 to 1.
-    up = 0.5 if seed is None else np.random.default_rng(seed).random(scaled.shape)
-    numbers = np.clip(np.floor(scaled - 0.5 + up), -2, 1)
+    numbers = np.clip(np.floor(scaled), -2, 1)
     while len(numbers) > 1:
         first, second = numbers[::2], numbers[1::2]
         twice = first + second

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 
 #include "tersum/status.h"
 #include "transport/sim/sim_clock.h"
@@ -50,10 +51,10 @@ struct SimOptions {
   // Above 0: nodes take turns to say that they are on one of so many hosts. No link is faster by
   // it.
   int hosts = 0;
-  // What a broken peer sends: every header goes through this before it arrives, its payload cut to
-  // what the header then says, or with zeros behind; returns how often the message arrives. Null:
-  // peers that work.
-  std::function<int(MessageHeader& header)> alter;
+  // What a broken peer sends: every message goes through this before it arrives, a copy of its
+  // payload cut to what the header then says, or with zeros behind; returns how often the message
+  // arrives. Null: peers that work.
+  std::function<int(MessageHeader& header, std::span<std::byte> payload)> alter;
 };
 
 class SimNetwork {

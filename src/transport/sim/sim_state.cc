@@ -52,13 +52,13 @@ void SimState::depart(SimFlight flight) {
   at(arrival_ns, [this, id] { arrive(id); });
 }
 
-SlotRef SimState::received(SimTransport& receiver, const SimFlight& flight, size_t bytes) {
+SlotRef SimState::received(SimTransport& receiver, std::span<const std::byte> payload,
+                           size_t bytes) {
   if (bytes == 0) return {};
   Result<SlotRef> slot = receiver.arena_->reserve(bytes);
   TERSUM_CHECK(slot.ok());
-  const std::byte* source = flight.slot ? flight.slot.bytes().data() : flight.detached.data();
-  const size_t sent = std::min<size_t>(bytes, flight.header.payload_bytes);
-  if (sent > 0) std::memcpy(slot->bytes().data(), source, sent);
+  const size_t sent = std::min(bytes, payload.size());
+  if (sent > 0) std::memcpy(slot->bytes().data(), payload.data(), sent);
   std::memset(slot->bytes().data() + sent, 0, bytes - sent);
   return std::move(slot).value();
 }
@@ -76,9 +76,17 @@ void SimState::arrive(uint64_t flight_id) {
   SimLink* link = receiver != nullptr ? receiver->link_by_number(flight.link) : nullptr;
   if (link != nullptr && !link->down_) {
     MessageHeader header = flight.header;
-    const int times = options.alter ? options.alter(header) : 1;
+    std::span<const std::byte> payload(
+        flight.slot ? flight.slot.bytes().data() : flight.detached.data(), bytes);
+    std::vector<std::byte> altered;  // others may be sent the same bytes
+    int times = 1;
+    if (options.alter) {
+      altered.assign(payload.begin(), payload.end());
+      times = options.alter(header, altered);
+      payload = altered;
+    }
     for (int time = 0; time < times; ++time) {
-      link->inbox_.push_back({header, received(*receiver, flight, header.payload_bytes)});
+      link->inbox_.push_back({header, received(*receiver, payload, header.payload_bytes)});
     }
   }
   SimTransport* sender = node(flight.from);

@@ -108,7 +108,7 @@ class SimState {
     int64_t last_arrival_ns = 0;  // of all messages so far
   };
   // What the receiver gets of a payload, as SimOptions::alter says.
-  static SlotRef received(SimTransport& receiver, const SimFlight& flight, size_t bytes);
+  static SlotRef received(SimTransport& receiver, std::span<const std::byte> payload, size_t bytes);
 
   uint64_t next_order_ = 0;
   uint64_t next_flight_ = 0;

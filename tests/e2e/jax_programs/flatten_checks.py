@@ -93,6 +93,25 @@ def kept_across_installs(calibrated: np.ndarray) -> None:
         raise AssertionError("damaged bytes were taken")
 
 
+def moved(call: int, ranks: int) -> np.ndarray:
+    """From the second call on the same values again and again, with other channels large."""
+    values = tensors(min(call, 1), ranks)
+    return values if call == 0 else np.roll(values, 50, axis=-1)
+
+
+def looked_at_every_third_run() -> bytes:
+    """What moved after the first run is noticed in the next one, or not before run 3 has ended, in
+    every iteration of the loop by itself. The bits of the latter's results."""
+    always, _ = errors_of("int4/128+flatten", moved, 7)
+    assert (always[2:] < 0.7 * always[1]).all(), always
+    seldom, bits = errors_of("int4/128+flatten", moved, 7, flatten_every=3)
+    np.testing.assert_allclose(seldom[:2], always[:2], rtol=1e-5)
+    np.testing.assert_allclose(seldom[2:4], seldom[[1, 1]], rtol=1e-5)
+    np.testing.assert_allclose(seldom[5:], seldom[[4, 4]], rtol=1e-5)
+    assert (seldom[4:] < 0.7 * seldom[1:4].min(0)).all(), seldom
+    return bits
+
+
 def main() -> None:
     join()
     jnp.zeros(1).block_until_ready()
@@ -110,7 +129,7 @@ def main() -> None:
     np.testing.assert_allclose(learned[0], fine[0], rtol=1e-5)  # the first sums teach the levels
     fixed, _ = errors_of("nf4/64", sizes, 3)
     assert (3 * fine[0] < learned[1:]).all() and (learned[1:] < 1.05 * fixed[1:]).all(), learned
-    bits += clipped_bits + learned_bits
+    bits += clipped_bits + learned_bits + looked_at_every_third_run()
     print(f"ok {hashlib.sha256(bits).hexdigest()[:16]}", flush=True)
 
 

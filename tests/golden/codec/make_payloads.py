@@ -387,7 +387,6 @@ def moved_cases() -> list[tuple[str, str, str, list[Number]]]:
         ("one_scale", "sum:exp", "float16", normal(70)),
         ("halves", "lut2", "float32", normal(300)),
         ("lost_block", "lut2/64", "bfloat16", lost),
-        ("rounded", "lut2/32+sr", "float32", normal(70)),
     ]
 
 

@@ -90,15 +90,15 @@ def paired_cases() -> list[Case]:
     cases: list[Case] = [
         ("worked_example", "lut2", "float32", worked),
         ("lost_blocks", "lut2", "float32", lost),
-        ("lost_blocks", "lut2+sr", "float16", lost),
+        ("lost_blocks", "lut2", "float16", lost),
         ("zeros", "lut2", "float32", [[0.0, -0.0] * 20, [0.0] * 40]),
         ("huge", "lut2", "float32", huge),
         ("float16_edges", "lut2", "float16", half),
         ("denormal", "lut2", "float32", rows(4, 37, 2.0**-133)),
-        ("tiny", "lut2+sr", "float32", rows(4, 37, 2.0**-125)),
+        ("tiny", "lut2", "float32", rows(4, 37, 2.0**-125)),
     ]
     for ranks, count in ((2, 1), (2, 1100), (4, 33), (8, 257), (16, 67), (64, 7)):
-        for spec in ("lut2", "lut2/64+sr"):
+        for spec in ("lut2", "lut2/64"):
             cases.append((f"normal_{ranks}_{count}", spec, "float32", rows(ranks, count)))
     cases += [("normal", "lut2/64", dtype, rows(8, 131)) for dtype in ("float16", "bfloat16")]
     return cases
@@ -183,7 +183,7 @@ def row_cases() -> list[Case]:
         "lut2+rows:3",
     ):
         cases.append(("sizes", spec, "float32", sizes))
-    for spec in ("sum8/64+rows:100+hadamard+sr", "lut2/64+rows:66+sr", "sum8/256+rows:77"):
+    for spec in ("sum8/64+rows:100+hadamard+sr", "lut2/64+rows:66", "sum8/256+rows:77"):
         for dtype in ("float16", "bfloat16"):
             cases.append(("sizes", spec, dtype, sizes))
     cases.append(("normal_9_300", "sum8/32+rows:64", "float32", rows(9, 300)))

@@ -111,7 +111,10 @@ TEST(CodecSpec, ErrorsNameWhatAFormatOfSumsTakes) {
     const std::string spec = std::string("sum8+") + modifier;
     EXPECT_THAT(error_of(spec), HasSubstr("takes rows, hadamard and sr alone")) << spec;
   }
-  EXPECT_THAT(error_of("lut2+hadamard"), HasSubstr("takes rows and sr alone"));
+  EXPECT_THAT(error_of("lut2+hadamard"), HasSubstr("takes rows alone"));
+  for (const char* spec : {"lut2+sr", "lut2/64+rows:66+sr", "lut2+sr+rows:8"}) {
+    EXPECT_THAT(error_of(spec), HasSubstr("sums would be biased all the same")) << spec;
+  }
   EXPECT_THAT(error_of("sum8:tensor+flatten"), HasSubstr("takes hadamard and sr alone"));
   EXPECT_THAT(error_of("sum:exp+hadamard"), HasSubstr("takes no modifier"));
   for (const char* text : {"sum8:tensor+rows:8", "sum8:tensor+hadamard+rows:8", "sum:exp+rows:8",

@@ -114,6 +114,32 @@ TEST(ShiftAdd, NoSumDependsOnTheOrderOfTheRanks) {
   EXPECT_GT(floats.differing, floats.sums / 2) << "float32 sums of the same, seed " << kSeed;
 }
 
+// As many orders, of one block of which no two ranks have values of one size: each has a power of
+// two of its own, and those below the unit are rounded.
+TEST(ShiftAdd, TwoHundredThousandOrdersGiveOneSum) {
+  constexpr size_t kRanks = 16;
+  constexpr size_t kValues = 32;
+  constexpr int kOrders = 200'000;
+  const Codec& codec = codec_of("int8/32+shiftadd");
+  std::vector<Floats> ranks = mixed_ranks(kRanks, kValues, kSeed);
+  std::vector<Bytes> wires;
+  for (size_t r = 0; r < kRanks; ++r) {
+    for (float& value : ranks[r]) value = std::ldexp(value, static_cast<int>(2 * r));
+    wires.push_back(encode(codec, ranks[r]));
+  }
+  std::vector<size_t> order(kRanks);
+  std::iota(order.begin(), order.end(), size_t{0});
+  const Floats first = sum_in_order(codec, ranks, wires, order, 0);
+  std::mt19937_64 random(kSeed);
+  size_t other_sums = 0;
+  for (int i = 0; i < kOrders; ++i) {
+    std::shuffle(order.begin(), order.end(), random);
+    other_sums += differing(sum_in_order(codec, ranks, wires, order, random() % kRanks), first);
+  }
+  EXPECT_EQ(other_sums, 0u) << "of " << kOrders << " orders of " << kValues << " sums, seed "
+                            << kSeed;
+}
+
 // What the decoded values add up to, rounded once: in float64 where it is exact, with exponents
 // that are no more than the bound apart.
 TEST(ShiftAdd, ASumIsTheExactOneRoundedOnce) {
