@@ -1,9 +1,10 @@
 // LineDistance: whether a peer's cores are far, by how long lines take that it has just written.
 //
-// Cores of one last-level cache hand a line over in 25 to 95 ns (a large mesh takes up to 125 for one
-// in seven), those of different chiplets or sockets in 150 to 250: longer than memory itself takes.
-// Ordinary stores to what the peer has read fetch every line back from there. Hosts move virtual CPUs from one case to the other within
-// seconds, so that the question is asked all the time.
+// Cores of one last-level cache hand a line over in 25 to 95 ns (a large mesh takes up to 125 for
+// one in seven), those of different chiplets or sockets in 150 to 250: longer than memory itself
+// takes. Ordinary stores to what the peer has read fetch every line back from there. Hosts move
+// virtual CPUs from one case to the other within seconds, so that the question is asked all the
+// time.
 //
 // Thread safety: none.
 #pragma once

@@ -47,9 +47,8 @@ TEST(LineDistance, TakesOneFarLineInFourForAFarPeerAndOneInTenForInterrupts) {
   EXPECT_FALSE(interrupted.far());
 }
 
-// What lines took between two cores of a mesh with one last-level cache of 480 MiB while ranks summed
-// 16 MiB: how many of 4,010 in each 10 ns from 0, the last of 120 ns and more. Past the caches those
-// sums took 1.35 times as long.
+// What lines took between two cores of a mesh with one last-level cache of 480 MiB while ranks
+// summed 16 MiB: how many in each 10 ns from 0. Past the caches those sums took 1.35 times as long.
 TEST(LineDistance, TakesALargeMeshForNear) {
   constexpr std::array<int, 13> kSeen{109, 9, 95, 136, 23, 72, 418, 715, 887, 726, 317, 79, 25};
   std::vector<int64_t> taken;
