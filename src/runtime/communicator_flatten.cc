@@ -17,6 +17,8 @@
 namespace tersum {
 
 Result<std::vector<std::byte>> CommunicatorImpl::save_flatten() {
+  const std::lock_guard lock(choice_mutex_);
+  if (settling_.load() > 0) return learning_in_flight();
   Result<std::vector<std::byte>> saved = std::vector<std::byte>();
   progress_->execute([&](Node& /*node*/) { saved = member_->flatten.save(); });
   return saved;
@@ -37,6 +39,13 @@ Status CommunicatorImpl::change_flatten(const std::function<Status(FlattenSites&
 
 Status CommunicatorImpl::load_flatten(std::span<const std::byte> saved) {
   return change_flatten([&](FlattenSites& sites) { return sites.load(saved); });
+}
+
+Status CommunicatorImpl::replace_flatten(std::span<const std::byte> saved) {
+  return change_flatten([&](FlattenSites& sites) {
+    const Status emptied = sites.reset(std::nullopt);
+    return emptied.ok() ? sites.load(saved) : emptied;
+  });
 }
 
 Status CommunicatorImpl::reset_flatten(std::optional<uint64_t> site) {
@@ -71,8 +80,7 @@ Status Communicator::share_flatten(int root, int64_t timeout_ms) {
   saved->resize(bytes);
   TERSUM_RETURN_IF_ERROR(broadcast(saved->data(), bytes, DataType::kUint8, root, exact));
   // The root, too, so that all ranks have been given the same between the same calls.
-  TERSUM_RETURN_IF_ERROR(reset_flatten());
-  return load_flatten(*saved);
+  return impl_->replace_flatten(*saved);
 }
 
 Status Communicator::reset_flatten(std::optional<std::string_view> site) {

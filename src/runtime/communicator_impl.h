@@ -60,6 +60,8 @@ class CommunicatorImpl {
   [[nodiscard]] CommunicatorStats stats();
   Result<std::vector<std::byte>> save_flatten();
   Status load_flatten(std::span<const std::byte> saved);
+  // What was known is forgotten.
+  Status replace_flatten(std::span<const std::byte> saved);
   Status reset_flatten(std::optional<uint64_t> site);
   Result<std::vector<std::byte>> save_feedback();
   Status load_feedback(std::span<const std::byte> saved);
@@ -139,7 +141,9 @@ class CommunicatorImpl {
   int ranks_together_ = 1;
   std::mutex tuning_mutex_;    // one tuning at a time; held while it runs
   std::mutex sampling_mutex_;  // one call at a time asks for errors; held while it measures
-  std::mutex choice_mutex_;    // guards the three below; never held while choosing
+  // Guards the three below. Never held while choosing; held over a round of the engine where what
+  // sites have learned is saved or changed, so that no task of the engine may take it.
+  std::mutex choice_mutex_;
   std::shared_ptr<const TuningTable> table_;
   ChoiceCache choices_;
   ErrorSamples samples_;

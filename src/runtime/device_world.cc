@@ -113,6 +113,7 @@ class DeviceWorldImpl final : public DeviceWorld {
   std::map<int64_t, int> process_of_;  // global device id -> process index
   std::shared_ptr<Member> pin_;
 
+  std::mutex change_mutex_;  // one change of what groups know at a time; before mutex_
   mutable std::mutex mutex_;
   std::map<std::pair<uint64_t, int64_t>, Place> places_;
   FlattenShelf loaded_;  // for members to come
@@ -271,14 +272,17 @@ bool DeviceWorldImpl::begin_change(FlattenShelf& loaded, std::vector<Place>& pla
 // All or none: calls that learn are looked for in every group first.
 Status DeviceWorldImpl::change_flatten(FlattenShelf loaded,
                                        const std::function<Status(Member&)>& change) {
+  const std::lock_guard changing(change_mutex_);
   std::vector<Place> places;
   Status status;
+  bool changed = false;
   const bool begun = begin_change(loaded, places);
   if (begun) {
     progress_->execute([&](Node& /*node*/) {
       for (const Place& place : places) {
         if (status.ok()) status = place.member->flatten.check_idle();
       }
+      changed = status.ok();
       for (const Place& place : places) {
         if (status.ok()) status = change(*place.member);
       }
@@ -290,7 +294,7 @@ Status DeviceWorldImpl::change_flatten(FlattenShelf loaded,
   } else {
     status = learning_in_flight();
   }
-  for (const Place& place : places) place.sampled->end_change(status.ok());
+  for (const Place& place : places) place.sampled->end_change(changed);
   return status;
 }
 

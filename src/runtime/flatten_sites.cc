@@ -54,14 +54,12 @@ std::string_view read_call(SealedReader& reader, uint64_t site, CallSites<Site>&
   return entry->second.state.load(reader.take(kStateBytes)) ? "" : "has no state";
 }
 
+// There is room for all.
 template <class Site>
-bool put_calls(const CallSites<Site>& loaded, CallSites<Site>& sites) {
+void put_calls(const CallSites<Site>& loaded, CallSites<Site>& sites) {
   for (const auto& [key, entry] : loaded) {
-    Site* const site = find_or_make_call(sites, key.first, key.second);
-    if (site == nullptr) return false;
-    site->state = entry.state;
+    find_or_make_call(sites, key.first, key.second)->state = entry.state;
   }
-  return true;
 }
 
 }  // namespace
@@ -166,15 +164,25 @@ Result<FlattenSites::Loaded> FlattenSites::read(std::span<const std::byte> saved
   return loaded;
 }
 
+bool FlattenSites::has_room(const Loaded& loaded) const {
+  const auto fits = [](const auto& more, const auto& known) {
+    const auto is_new = [&](const auto& entry) { return !known.contains(entry.first); };
+    const auto added = std::count_if(more.begin(), more.end(), is_new);
+    return known.size() + static_cast<size_t>(added) <= kSitesMax;
+  };
+  return fits(loaded.sites, sites_) && fits(loaded.clips, clips_) && fits(loaded.levels, levels_);
+}
+
 Status FlattenSites::put(Loaded loaded) {
-  Status full = invalid_argument("more than " + std::to_string(kSitesMax) + " flatten sites");
-  for (auto& [key, entry] : loaded.sites) {
-    FlattenSite* const site = find_or_make(key.first, key.second);
-    if (site == nullptr) return full;
-    site->state = std::move(entry.state);
+  if (!has_room(loaded)) {
+    return invalid_argument("more than " + std::to_string(kSitesMax) + " flatten sites");
   }
-  const bool has_room = put_calls(loaded.clips, clips_) && put_calls(loaded.levels, levels_);
-  return has_room ? Status() : full;
+  for (auto& [key, entry] : loaded.sites) {
+    find_or_make(key.first, key.second)->state = std::move(entry.state);
+  }
+  put_calls(loaded.clips, clips_);
+  put_calls(loaded.levels, levels_);
+  return {};
 }
 
 Status FlattenSites::load(std::span<const std::byte> saved) {

@@ -84,7 +84,7 @@ class FlattenSites {
   // All states, as docs/wire-format.md says; kInvalidArgument while a call is in flight.
   [[nodiscard]] Result<std::vector<std::byte>> save() const;
   // Puts saved states in place of those of the same sites. kInvalidArgument: a call is in flight,
-  // or the bytes are none of save(); nothing has changed.
+  // the bytes are none of save(), or there is no room for so many sites; nothing has changed.
   Status load(std::span<const std::byte> saved);
 
  private:
@@ -98,6 +98,7 @@ class FlattenSites {
 
   // kInvalidArgument: `saved` is not what save() gives.
   static Result<Loaded> read(std::span<const std::byte> saved);
+  [[nodiscard]] bool has_room(const Loaded& loaded) const;
   Status put(Loaded loaded);
 
   uint32_t every_ = 1;

@@ -97,7 +97,9 @@ class Member {
   // Progress role only.
   uint64_t begun_calls = 0;  // sequence numbers below this have begun here
   std::vector<std::shared_ptr<Operation>> active;
-  std::vector<InMessage> parked;  // for calls that have not begun here
+  const Operation* leader = nullptr;  // of those that take turns, who has it
+  uint64_t leader_begin_bytes = 0;    // what it had sent when it got it
+  std::vector<InMessage> parked;      // for calls that have not begun here
   // (call, descriptors handed on for others) of calls that have not begun here.
   std::vector<std::pair<uint64_t, uint32_t>> early_transits;
   std::vector<uint64_t> ended_keys;  // keyed calls that are over: late messages are dropped

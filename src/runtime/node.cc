@@ -90,25 +90,6 @@ void Node::begin_operation(const std::shared_ptr<Operation>& operation) {
   adopt_parked(member, begun);
 }
 
-bool Node::advance_operations() {
-  bool moved = false;
-  // Whoever comes first finds the room in the links' queues, so each comes first in turn.
-  ++turn_;
-  for (size_t m = 0; m < members_.size(); ++m) {
-    Member& member = *members_[(m + turn_) % members_.size()];
-    const size_t count = member.active.size();
-    for (size_t i = 0; i < count; ++i) {
-      moved |= member.active[(i + turn_) % count]->advance(*this, now_ns_);
-      settle_lent();
-    }
-    if (!member.doom.ok()) {
-      for (size_t i = 0; i < member.active.size(); ++i) member.active[i]->fail(*this, member.doom);
-    }
-    std::erase_if(member.active, [](const auto& operation) { return operation->done(); });
-  }
-  return moved;
-}
-
 void Node::operation_ended(Operation& operation) {
   constexpr size_t kEndedKeysKept = 1024;
   pending_.fetch_sub(1, std::memory_order_acq_rel);

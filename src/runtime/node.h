@@ -139,6 +139,7 @@ class Node final : public TransportSink {
   bool drain_submissions();
   void begin_operation(const std::shared_ptr<Operation>& operation);
   bool advance_operations();
+  bool advance_member(Member& member);
   bool deliver_local();
   void flush_links();
   void route(InMessage message, LinkState* from);

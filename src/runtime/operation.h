@@ -51,6 +51,8 @@ class Node;
 // Payloads from here on are sent from the caller's arrays and received into them where their bytes
 // are the values: copying less costs next to nothing, and what is lent may cost a system call.
 inline constexpr size_t kInPlaceBytesMin = 4096;
+// Calls of shorter arrays are soon over, whoever else is in flight.
+inline constexpr size_t kTurnArrayBytesMin = 4 * 1024 * 1024;
 
 // What a caller asks for; plain values and borrowed pointers.
 struct CallRequest {
@@ -119,6 +121,11 @@ class Operation final : public WorkImpl {
   [[nodiscard]] Member& member() { return *member_; }
   [[nodiscard]] const CallRequest& request() const { return request_; }
   [[nodiscard]] int64_t deadline_ns() const { return deadline_ns_; }
+  [[nodiscard]] uint64_t bytes_sent() const { return bytes_sent_; }
+  // Of a call that has begun: one beside which others of its kind had better wait (node_turns.cc).
+  [[nodiscard]] bool takes_turns() const {
+    return gathers_ && request_.count * element_bytes(request_.type) >= kTurnArrayBytesMin;
+  }
 
  private:
   struct PeerState {

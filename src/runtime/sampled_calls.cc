@@ -84,8 +84,17 @@ void SampledCalls::settled(uint64_t site) {
 }
 
 void SampledCalls::give_up(uint64_t site, const Call& call, const Status& status) {
-  call.on_done(call.context, status);
+  end(call, status);
   settled(site);
+}
+
+void SampledCalls::end(const Call& call, const Status& status) {
+  {
+    // Whoever hears of the end may change what the site knows.
+    const std::lock_guard lock(mutex_);
+    sites_[call.arguments.site].is_learning = false;
+  }
+  call.on_done(call.context, status);
 }
 
 bool SampledCalls::begin_change() {
@@ -195,7 +204,7 @@ void SampledCalls::on_sampled(void* context, const Status& status) {
   if (status.ok()) {
     self.run(call, codec);
   } else {
-    call.on_done(call.context, status);
+    self.end(call, status);
   }
   self.settled(sampling->site);
   self.go_on(sampling->site);
@@ -210,7 +219,7 @@ std::string_view SampledCalls::choose(Site& site, const Call& call) const {
   return site.choice.codec;
 }
 
-void SampledCalls::run(const Call& call, std::string_view codec) const {
+void SampledCalls::run(const Call& call, std::string_view codec) {
   CallOptions options = call.options;
   options.codec = codec;
   options.max_rel_error = 0;
@@ -219,7 +228,7 @@ void SampledCalls::run(const Call& call, std::string_view codec) const {
   arguments.teaches = call.teaches;
   const auto started = start_call(member_, arguments, options, options.timeout_ms, call.key, true,
                                   call.on_done, call.context);
-  if (!started.ok()) call.on_done(call.context, started.status());
+  if (!started.ok()) end(call, started.status());
 }
 
 int64_t SampledCalls::left_ms(const Call& call) const {

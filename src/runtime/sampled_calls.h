@@ -92,7 +92,9 @@ class SampledCalls : public std::enable_shared_from_this<SampledCalls> {
   static void on_sampled(void* context, const Status& status);
   // Requires mutex_.
   std::string_view choose(Site& site, const Call& call) const;
-  void run(const Call& call, std::string_view codec) const;
+  void run(const Call& call, std::string_view codec);
+  // Of a call that has not started.
+  void end(const Call& call, const Status& status);
   [[nodiscard]] int64_t left_ms(const Call& call) const;
 
   const std::shared_ptr<Member> member_;

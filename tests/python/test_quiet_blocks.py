@@ -58,28 +58,38 @@ KINDS = (
 )
 
 
-def calls(group: tersum.Communicator, spec: str) -> list[tuple[str, str, list[Floats], float]]:
+def bounds_of(group: tersum.Communicator, spec: str, plan: str, kind: str) -> list[float]:
+    """Of a site's first call and its second, to which ``+feedback`` adds what the first has lost:
+    no more than the bound of that, which its blocks are then larger by, too."""
+    arrays = [array_of(kind, rank) for rank in range(RANKS)]
+    largest = max(float(np.abs(array).max()) for array in arrays)
+    largest_sum = float(np.abs(np.sum(arrays, 0, np.float64)).max())
+
+    def bound(more: float) -> float:
+        return group.error_bound(
+            spec,
+            count=arrays[0].size,
+            plan=plan,
+            absmax=largest + more,
+            sum_absmax=largest_sum + more,
+        )
+
+    first = bound(0)
+    return [first, first + bound(first) if "+feedback" in spec else first]
+
+
+def calls(
+    group: tersum.Communicator, spec: str
+) -> list[tuple[str, str, list[Floats], list[float]]]:
     """By plan and kind the results of two calls of a site, of which the second knows what the first
-    has taught, and the bound of one."""
+    has taught, and their bounds."""
     seen = []
-    exact = {
-        kind: np.sum([array_of(kind, rank) for rank in range(RANKS)], 0, np.float64)
-        for kind in KINDS
-    }
     for plan in plans_of(spec):
         for kind in KINDS:
             own = array_of(kind, group.rank)
             site = f"{plan} {kind}"
             sums = [group.all_reduce(own, codec=spec, plan=plan, site=site) for _ in range(2)]
-            largest = max(float(np.abs(array_of(kind, rank)).max()) for rank in range(RANKS))
-            bound = group.error_bound(
-                spec,
-                count=own.size,
-                plan=plan,
-                absmax=largest,
-                sum_absmax=float(np.abs(exact[kind]).max()),
-            )
-            seen.append((plan, kind, sums, bound))
+            seen.append((plan, kind, sums, bounds_of(group, spec, plan, kind)))
     return seen
 
 
@@ -87,13 +97,11 @@ def calls(group: tersum.Communicator, spec: str) -> list[tuple[str, str, list[Fl
 def test_blocks_with_hardly_anything_in_them_are_summed(run_group: Run, text: str) -> None:
     spec = spec_of(text)
     for of_ranks in zip(*run_group(RANKS, lambda group: calls(group, spec)), strict=True):
-        plan, kind, sums, bound = of_ranks[0]
+        plan, kind, sums, bounds = of_ranks[0]
         exact = np.sum([array_of(kind, rank) for rank in range(RANKS)], 0, np.float64)
         for call, got in enumerate(sums):
             name = f"{plan}, {kind}, call {call}, seed {SEED}"
             assert all(other[2][call].tobytes() == got.tobytes() for other in of_ranks), name
             if kind == "zeros":
                 assert not got.any(), name
-            # What the first call lost is added to the second, and makes its blocks larger.
-            allowed = 3 * bound if "+feedback" in spec and call > 0 else bound
-            assert np.abs(got - exact).max() <= allowed, name
+            assert np.abs(got - exact).max() <= bounds[call], name

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -118,6 +119,20 @@ Change copy_to_the_end(size_t bytes) {
     const size_t here = std::min(bytes, payload.size() / 2);
     std::copy_n(payload.begin(), here, payload.end() - static_cast<std::ptrdiff_t>(here));
   };
+}
+
+// Changes arrive, or what is survived below would prove nothing.
+TEST(BadContentsSim, AreWhatTheOwnerReads) {
+  Altered altered;
+  BrokenGroup group(kFewRanks, to_owners(altered, fill(std::byte{0xff})));
+  group.alter_from_now();
+  const BrokenCase exact{"exact"};
+  const Outcome outcome = group.call(exact.codec, exact.count, 1);
+  ASSERT_TRUE(are_all_ok(outcome));
+  ASSERT_GT(altered.of_values, 0);
+  for (const auto& sum : outcome.sums) {
+    EXPECT_TRUE(std::ranges::all_of(sum, [](float value) { return std::isnan(value); }));
+  }
 }
 
 class BadContentsSim : public ::testing::TestWithParam<BrokenCase> {};

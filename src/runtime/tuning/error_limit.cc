@@ -28,7 +28,7 @@ Result<std::string> excess_error(const PathContext& context, const CallArguments
   if (!codec.ok()) return codec.status();
   if (codec.value()->lossless()) return std::string();
   PathContext unruled = context;
-  unruled.rules = nullptr;
+  unruled.rules = nullptr;  // ruled_plan() asks this, and error_terms() would ask ruled_plan()
   const Result<PlanErrorTerms> terms = error_terms(unruled, arguments, options);
   if (!terms.ok()) return terms.status();
   const double bound = relative_error_bound(options.codec, terms.value(), context.size);

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <string>
 
-#include "base/check.h"
 #include "codec/codec.h"
 #include "plan/collective_rules.h"
 #include "plan/plan_fit.h"

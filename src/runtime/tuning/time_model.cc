@@ -15,14 +15,22 @@ using Points = std::span<const TuningPoint>;
 // win: one_shot while small, what the cost model brought in where it foretold it.
 constexpr double kReach = 2;
 
-// Whether `plan` is such a one, which others have outlasted beyond `bytes`.
-bool has_lost_beyond(Points points, PlanKind plan, size_t bytes) {
+// Whether `plan` is such a one, which others have outlasted. Where ranks are not all neighbours
+// only the plan of untuned calls, which is kAuto in a table, is measured at every size for which
+// there is time; elsewhere two_step and ring, or hierarchical, which then reaches as far as any.
+bool has_been_outlasted(Points points, PlanKind plan) {
   if (plan == PlanKind::kOneShot) return true;
-  const bool is_foretold = plan == PlanKind::kTree || plan == PlanKind::kTorus ||
-                           plan == PlanKind::kBidirectionalRing ||
-                           plan == PlanKind::kHalvingDoubling;
-  return is_foretold &&
-         std::any_of(points.begin(), points.end(), [&](const auto& p) { return p.bytes > bytes; });
+  bool is_wired = false;
+  size_t own_bytes = 0;
+  size_t most_bytes = 0;
+  for (const TuningPoint& point : points) {
+    is_wired |= point.way.plan == PlanKind::kAuto;
+    most_bytes = std::max(most_bytes, point.bytes);
+    if (point.way.plan == plan) own_bytes = std::max(own_bytes, point.bytes);
+  }
+  const bool is_main = plan == PlanKind::kTwoStep || plan == PlanKind::kRing;
+  if (plan == PlanKind::kAuto || (is_main && !is_wired)) return false;
+  return own_bytes < most_bytes;
 }
 
 // y at x on the line through two points.
@@ -133,9 +141,7 @@ std::optional<double> model_seconds(std::span<const TuningPoint> points, const T
   const auto size = static_cast<double>(bytes);
   const TuningPoint& end = own.back();
   if (bytes <= end.bytes) return seconds_within(own, size);
-  if (size > kReach * size_of(end) && has_lost_beyond(points, way.plan, end.bytes)) {
-    return std::nullopt;
-  }
+  if (size > kReach * size_of(end) && has_been_outlasted(points, way.plan)) return std::nullopt;
   const auto growth = growth_beyond(points, own, size);
   const double seconds = growth ? end.seconds * *growth : seconds_beyond(own, size);
   return std::isfinite(seconds) ? std::max(seconds, end.seconds) : end.seconds;

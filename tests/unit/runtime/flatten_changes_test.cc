@@ -66,7 +66,11 @@ TEST_F(FlattenChanges, WaitForASampleThatIsUnderWay) {
   const std::vector<std::byte> saved = cluster_.at(0).save_flatten().value();
   // A site's second call is sampled for, too.
   std::thread first = start_sum(0);
-  while (CallCounters::process().read().calls_in_flight == 0) {
+  for (int ms = 0; CallCounters::process().read().calls_in_flight == 0; ++ms) {
+    if (ms == 20'000) {
+      first.join();
+      FAIL() << "the call ended without being sampled for";
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   for (const Status& status :

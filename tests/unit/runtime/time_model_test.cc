@@ -54,6 +54,35 @@ TEST(TimeModel, APlanThatNobodyMeasuredFurtherGrowsAsTwoStepDoes) {
   EXPECT_NEAR(model_seconds(sample_points(), kRing, 4 * kMega).value(), 2000e-6 * 5, 1e-12);
 }
 
+// A ring of four whose links gather credit while they rest: 16 KiB hardly tell what hierarchical,
+// which the cost model brought in there, takes for 1 MiB. That of untuned calls went on.
+TEST(TimeModel, APlanThatWasBroughtInAndOutlastedIsNoneForLargeCalls) {
+  for (const PlanKind brought : {PlanKind::kHierarchical, PlanKind::kRing, PlanKind::kTwoStep,
+                                 PlanKind::kTorus, PlanKind::kTree}) {
+    const TuningWay untuned{"int8/128", PlanKind::kAuto};
+    const TuningWay other{"int8/128", brought};
+    const auto points = TuningTable({{untuned, 16'384, 184e-6},
+                                     {untuned, 262'144, 2147e-6},
+                                     {other, 1024, 103e-6},
+                                     {other, 16'384, 100e-6}})
+                            .points();
+    EXPECT_EQ(model_seconds(points, other, kMega), std::nullopt);
+    EXPECT_NEAR(model_seconds(points, other, 16'384).value(), 100e-6, 1e-12);
+    EXPECT_GT(model_seconds(points, untuned, kMega).value(), 4 * 1900e-6);
+  }
+}
+
+// Hosts of several ranks: hierarchical takes two_step's place, and a codec's way may end before it.
+TEST(TimeModel, HierarchicalWhereItReachesFurthestIsNotOutlasted) {
+  const auto points = TuningTable({{{"exact", PlanKind::kHierarchical}, kMega, 1000e-6},
+                                   {{"exact", PlanKind::kHierarchical}, 4 * kMega, 4000e-6},
+                                   {{"bf16", PlanKind::kHierarchical}, kMega, 700e-6},
+                                   {kExact, kMega, 1500e-6}})
+                          .points();
+  EXPECT_NEAR(model_seconds(points, {"bf16", PlanKind::kHierarchical}, 4 * kMega).value(),
+              4 * 700e-6, 1e-12);
+}
+
 TEST(TimeModel, BeyondAllSizesItGrowsAsItsNeighboursDoThere) {
   const auto points = sample_points();
   const double exact = model_seconds(points, kExact, 16 * kMega).value();
