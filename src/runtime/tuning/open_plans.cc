@@ -161,7 +161,8 @@ std::vector<PlanKind> open_plans(const PathContext& context, const CallArguments
 }
 
 std::optional<PathChoice> plan_by_cost(const PathContext& context, const CallArguments& arguments,
-                                       const CallOptions& options, const Codec& codec) {
+                                       const CallOptions& options, const Codec& codec,
+                                       PlanKind measured) {
   if (!has_rates(context.topology) || context.size > kPricedRanksMax || context.size < 2 ||
       arguments.count == 0 || !is_priced(arguments.collective) || codec.shared_sums() != nullptr) {
     return std::nullopt;
@@ -171,8 +172,9 @@ std::optional<PathChoice> plan_by_cost(const PathContext& context, const CallArg
   const auto plans = price_plans(cost_request(arguments, codec, count, *context.topology));
   const PlanKind rule = choose_plan(arguments.collective, context.size,
                                     codec.wire_bytes(arguments.count), context.topology);
-  const std::optional<double> rule_s = seconds_of(plans, rule);
-  if (!rule_s) return std::nullopt;
+  const PlanKind other = measured == PlanKind::kAuto ? rule : measured;
+  const std::optional<double> other_s = seconds_of(plans, other);
+  if (!other_s) return std::nullopt;
   PathChoice choice;
   for (const PricedPlan& plan : plans) {
     PlanRequest wanted = request_for(context, arguments.collective, plan.kind);
@@ -183,9 +185,9 @@ std::optional<PathChoice> plan_by_cost(const PathContext& context, const CallArg
   if (choice.options.empty()) return std::nullopt;
   choice.plan = choice.options.front().plan;
   choice.seconds = choice.options.front().seconds;
-  if (choice.plan == rule || choice.seconds * kClearlyFaster > *rule_s) return std::nullopt;
+  if (choice.plan == other || choice.seconds * kClearlyFaster > *other_s) return std::nullopt;
   choice.reason = "the cost model's plan for these links, faster than " +
-                  std::string(plan_kind_name(rule)) + " by more than 3 %";
+                  std::string(plan_kind_name(other)) + " by more than 3 %";
   return choice;
 }
 
@@ -200,7 +202,7 @@ void take_plan_by_cost(const PathContext& context, const CallArguments& argument
   if (arguments.count * parts * sizeof(float) <= kMeasuredReach * largest) return;
   const Result<const Codec*> codec = find_codec(choice.codec, arguments.type, arguments.op);
   if (!codec.ok()) return;
-  const auto priced = plan_by_cost(context, arguments, options, *codec.value());
+  const auto priced = plan_by_cost(context, arguments, options, *codec.value(), choice.plan);
   if (!priced) return;
   choice.plan = priced->plan;
   choice.seconds = priced->seconds;

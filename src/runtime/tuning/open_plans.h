@@ -46,10 +46,11 @@ std::vector<PlanKind> open_plans(const PathContext& context, const CallArguments
 
 // The plan that the cost model finds quickest, among those that fit the links, the codec and the
 // error that the call allows, with what it expects of each. nullopt where rates are not described,
-// of arrays below 128 KiB, or where nothing is faster than the rule of thumb's plan by more than 3
-// %.
+// of arrays below 128 KiB, or where nothing is faster by more than 3 % than `measured`, what the
+// call would take otherwise (kAuto: the rule of thumb's plan).
 std::optional<PathChoice> plan_by_cost(const PathContext& context, const CallArguments& arguments,
-                                       const CallOptions& options, const Codec& codec);
+                                       const CallOptions& options, const Codec& codec,
+                                       PlanKind measured = PlanKind::kAuto);
 
 // Gives `choice`, whose codec is settled, the plan of plan_by_cost if there is one and the call is
 // far larger than all that was measured: links whose rate is known tell more of it than a line

@@ -123,6 +123,22 @@ TEST(OpenPlans, FarBeyondWhatWasMeasuredTheCostModelDecides) {
   EXPECT_EQ(choose_path(context, sum_of(2 << 20), pinned).value().plan, PlanKind::kTwoStep);
 }
 
+// The same where the rule of thumb's plan is the model's, too, and another one was quick while it
+// was measured, because links had rested.
+TEST(OpenPlans, FarBeyondWhatWasMeasuredTheRuleOfThumbDecidesWhereItIsTheModels) {
+  const auto ring = make_topology("ring8", 12.5e6, 0).value();
+  const TuningTable table({{{"exact", PlanKind::kAuto}, 16 << 10, 2e-3},
+                           {{"int8/128", PlanKind::kAuto}, 16 << 10, 1e-3},
+                           {{"int8/128", PlanKind::kHierarchical}, 16 << 10, 0.2e-3}});
+  PathContext context = context_of_eight(table);
+  context.topology = ring.get();
+  CallOptions options;
+  options.codec = "int8/128";
+  EXPECT_EQ(choose_path(context, sum_of(16 << 8), options).value().plan, PlanKind::kHierarchical);
+  EXPECT_EQ(choose_path(context, sum_of(2 << 18), options).value().plan,
+            PlanKind::kBidirectionalRing);
+}
+
 TEST(OpenPlans, OfNamesAndFoundHostsNoRateIsKnown) {
   const auto named = open_topology("star8", kUnknownBytesPerSecond, 0).value();
   const auto found = topology_of_hosts(std::vector<int>{0, 0, 1, 1});
