@@ -48,6 +48,8 @@ struct SimOptions {
   // A cut of this length takes the links across it down (as TCP_USER_TIMEOUT would).
   int64_t cut_tolerance_ns = 120'000'000'000;
   size_t arena_capacity_bytes = size_t{1} << 30;
+  // Links say that they take much at once, as loopback does.
+  bool gathers = false;
   // Above 0: nodes take turns to say that they are on one of so many hosts. No link is faster by
   // it.
   int hosts = 0;

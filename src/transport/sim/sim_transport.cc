@@ -37,6 +37,8 @@ void SimLink::settle() {
   lent_.clear();
 }
 
+bool SimLink::gathers() const { return owner_->state_->options.gathers; }
+
 void SimLink::drop_landings() {
   if (!inbox_.empty()) inbox_.front().landing = nullptr;
 }

@@ -20,6 +20,7 @@ class SimLink final : public Link {
   [[nodiscard]] ProcessId peer() const override { return peer_; }
   [[nodiscard]] std::string_view transport() const override { return "sim"; }
   void send(const MessageHeader& header, const SlotRef& payload) override;
+  [[nodiscard]] bool gathers() const override;
   // Lent bytes are read as late as they may be, at settle().
   [[nodiscard]] bool borrows() const override { return true; }
   void send_lent(const MessageHeader& header, const SlotRef& payload,

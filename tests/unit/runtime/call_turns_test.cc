@@ -1,4 +1,5 @@
 // Large calls in flight together over loopback take turns; short ones do not wait for them.
+// Simulated, as who has sent how much would else be for the scheduler to say.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -17,7 +18,9 @@ class CallTurns : public ::testing::Test {
  protected:
   static ClusterOptions options() {
     ClusterOptions options;
-    options.kind = ClusterKind::kTcp;
+    options.kind = ClusterKind::kSim;
+    options.seed = 11;
+    options.network.gathers = true;
     options.trace_events = 1 << 16;
     return options;
   }
