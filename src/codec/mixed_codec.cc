@@ -39,6 +39,7 @@ struct MixedMemory {
   alignas(64) uint8_t codes[kTileMemory];
   uint32_t maxima[kTileBlocksMax];
   BlockScale scales[kTileBlocksMax];
+  std::byte slice[kTileMemory + kScaleBytes * kTileBlocksMax];  // its blocks of one coding
 };
 
 MixedMemory& mixed_memory() {
@@ -102,6 +103,10 @@ class MixedCodec final : public SectionedCodec {
               const SlicePlace& place) const;
   const std::byte* decode_whole(const std::byte* map, const std::byte* from, size_t first,
                                 size_t blocks, float* values) const;
+  const std::byte* decode_turned(const std::byte* map, const std::byte* from, size_t first,
+                                 size_t blocks, float* values, const SlicePlace& place) const;
+  void decode_change(Change change, const std::byte* map, const std::byte* from, size_t first,
+                     size_t here, float* values, const SlicePlace& place) const;
   std::byte* put_block(const MixedMemory& memory, size_t block, size_t blocks, std::byte* to) const;
   [[nodiscard]] bool is_written_map(const std::byte* map, size_t count) const;
 
@@ -275,6 +280,52 @@ const std::byte* MixedCodec::decode_whole(const std::byte* map, const std::byte*
   return from;
 }
 
+// Of a tile those blocks that are coded by `change`: as a slice in which the others are zeros, so
+// that many are turned back at once, each where it stands.
+void MixedCodec::decode_change(Change change, const std::byte* map, const std::byte* from,
+                               size_t first, size_t here, float* values,
+                               const SlicePlace& place) const {
+  MixedMemory& memory = mixed_memory();
+  const size_t code_bytes = block_bytes_[change] - kScaleBytes;
+  std::byte* const codes = memory.slice + here * kScaleBytes;
+  size_t own = 0;
+  for (size_t b = 0; b < here; ++b) {
+    const Change theirs = change_of(map, first + b);
+    if (theirs == change) {
+      ++own;
+      std::memcpy(memory.slice + b * kScaleBytes, from, kScaleBytes);
+      std::memcpy(codes + b * code_bytes, from + kScaleBytes, code_bytes);
+    } else {
+      std::memset(memory.slice + b * kScaleBytes, 0, kScaleBytes);
+      std::memset(codes + b * code_bytes, 0, code_bytes);
+    }
+    from += block_bytes_[theirs];
+  }
+  if (own == 0) return;
+  float* const to = own == here ? values : memory.decoded;
+  codecs_[change]->decode(memory.slice, here * block_, to, place_of(first, place));
+  if (own == here) return;
+  for (size_t b = 0; b < here; ++b) {
+    if (change_of(map, first + b) != change) continue;
+    std::memcpy(values + b * block_, to + b * block_, block_ * sizeof(float));
+  }
+}
+
+// As decode_whole(), of blocks that are turned.
+const std::byte* MixedCodec::decode_turned(const std::byte* map, const std::byte* from,
+                                           size_t first, size_t blocks, float* values,
+                                           const SlicePlace& place) const {
+  const size_t at_once = kTileValues / block_;
+  for (size_t done = 0; done < blocks; done += at_once) {
+    const size_t here = std::min(at_once, blocks - done);
+    for (const Change change : {kSame, kMore, kLess}) {
+      decode_change(change, map, from, first + done, here, values + done * block_, place);
+    }
+    for (size_t b = 0; b < here; ++b) from += block_bytes_[change_of(map, first + done + b)];
+  }
+  return from;
+}
+
 void MixedCodec::decode_section(const std::byte* wire, size_t count, size_t begin, size_t part,
                                 float* values, const SlicePlace& place) const {
   if (!is_written_map(wire, count)) {
@@ -284,15 +335,12 @@ void MixedCodec::decode_section(const std::byte* wire, size_t count, size_t begi
   const std::byte* from = wire + map_bytes(count);
   const size_t first = begin / block_;
   for (size_t b = 0; b < first; ++b) from += block_bytes_[change_of(wire, b)];
-  const size_t plain = turns_ ? 0 : part / block_;
-  from = decode_whole(wire, from, first, plain, values);
-  for (size_t b = first + plain, at = plain * block_; at < part; ++b) {
-    const Change change = change_of(wire, b);
-    const size_t here = std::min<size_t>(block_, part - at);
-    codecs_[change]->decode(from, here, values + at, place_of(b, place));
-    from += block_bytes_[change];
-    at += here;
-  }
+  const size_t whole = part / block_;
+  from = turns_ ? decode_turned(wire, from, first, whole, values, place)
+                : decode_whole(wire, from, first, whole, values);
+  if (whole * block_ == part) return;
+  codecs_[kSame]->decode(from, part - whole * block_, values + whole * block_,
+                         place_of(first + whole, place));
 }
 
 Status MixedCodec::check_section(const std::byte* wire, size_t count) const {
