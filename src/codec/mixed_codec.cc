@@ -39,7 +39,7 @@ struct MixedMemory {
   alignas(64) uint8_t codes[kTileMemory];
   uint32_t maxima[kTileBlocksMax];
   BlockScale scales[kTileBlocksMax];
-  std::byte slice[kTileMemory + kScaleBytes * kTileBlocksMax];  // its blocks of one coding
+  std::byte slices[3][kTileMemory + kScaleBytes * kTileBlocksMax];  // its blocks of each coding
 };
 
 MixedMemory& mixed_memory() {
@@ -105,8 +105,8 @@ class MixedCodec final : public SectionedCodec {
                                 size_t blocks, float* values) const;
   const std::byte* decode_turned(const std::byte* map, const std::byte* from, size_t first,
                                  size_t blocks, float* values, const SlicePlace& place) const;
-  void decode_change(Change change, const std::byte* map, const std::byte* from, size_t first,
-                     size_t here, float* values, const SlicePlace& place) const;
+  const std::byte* decode_tile(const std::byte* map, const std::byte* from, size_t first,
+                               size_t here, float* values, const SlicePlace& place) const;
   std::byte* put_block(const MixedMemory& memory, size_t block, size_t blocks, std::byte* to) const;
   [[nodiscard]] bool is_written_map(const std::byte* map, size_t count) const;
 
@@ -280,35 +280,36 @@ const std::byte* MixedCodec::decode_whole(const std::byte* map, const std::byte*
   return from;
 }
 
-// Of a tile those blocks that are coded by `change`: as a slice in which the others are zeros, so
-// that many are turned back at once, each where it stands.
-void MixedCodec::decode_change(Change change, const std::byte* map, const std::byte* from,
-                               size_t first, size_t here, float* values,
-                               const SlicePlace& place) const {
+// Blocks first..first+here-1, a tile that is turned: those of each coding as a slice in which the
+// others are zeros, so that many are turned back at once, each where it stands. Returns where they
+// end.
+const std::byte* MixedCodec::decode_tile(const std::byte* map, const std::byte* from, size_t first,
+                                         size_t here, float* values,
+                                         const SlicePlace& place) const {
   MixedMemory& memory = mixed_memory();
-  const size_t code_bytes = block_bytes_[change] - kScaleBytes;
-  std::byte* const codes = memory.slice + here * kScaleBytes;
-  size_t own = 0;
+  std::array<size_t, 3> own{};
+  for (size_t change = 0; change < own.size(); ++change) {
+    std::memset(memory.slices[change], 0, here * block_bytes_[change]);
+  }
   for (size_t b = 0; b < here; ++b) {
-    const Change theirs = change_of(map, first + b);
-    if (theirs == change) {
-      ++own;
-      std::memcpy(memory.slice + b * kScaleBytes, from, kScaleBytes);
-      std::memcpy(codes + b * code_bytes, from + kScaleBytes, code_bytes);
-    } else {
-      std::memset(memory.slice + b * kScaleBytes, 0, kScaleBytes);
-      std::memset(codes + b * code_bytes, 0, code_bytes);
+    const Change change = change_of(map, first + b);
+    const size_t code_bytes = block_bytes_[change] - kScaleBytes;
+    std::byte* const slice = memory.slices[change];
+    std::memcpy(slice + b * kScaleBytes, from, kScaleBytes);
+    std::memcpy(slice + here * kScaleBytes + b * code_bytes, from + kScaleBytes, code_bytes);
+    from += block_bytes_[change];
+    ++own[change];
+  }
+  for (size_t change = 0; change < own.size(); ++change) {
+    if (own[change] == 0) continue;
+    float* const to = own[change] == here ? values : memory.decoded;
+    codecs_[change]->decode(memory.slices[change], here * block_, to, place_of(first, place));
+    for (size_t b = 0; to != values && b < here; ++b) {
+      if (change_of(map, first + b) != change) continue;
+      std::memcpy(values + b * block_, to + b * block_, block_ * sizeof(float));
     }
-    from += block_bytes_[theirs];
   }
-  if (own == 0) return;
-  float* const to = own == here ? values : memory.decoded;
-  codecs_[change]->decode(memory.slice, here * block_, to, place_of(first, place));
-  if (own == here) return;
-  for (size_t b = 0; b < here; ++b) {
-    if (change_of(map, first + b) != change) continue;
-    std::memcpy(values + b * block_, to + b * block_, block_ * sizeof(float));
-  }
+  return from;
 }
 
 // As decode_whole(), of blocks that are turned.
@@ -318,10 +319,7 @@ const std::byte* MixedCodec::decode_turned(const std::byte* map, const std::byte
   const size_t at_once = kTileValues / block_;
   for (size_t done = 0; done < blocks; done += at_once) {
     const size_t here = std::min(at_once, blocks - done);
-    for (const Change change : {kSame, kMore, kLess}) {
-      decode_change(change, map, from, first + done, here, values + done * block_, place);
-    }
-    for (size_t b = 0; b < here; ++b) from += block_bytes_[change_of(map, first + done + b)];
+    from = decode_tile(map, from, first + done, here, values + done * block_, place);
   }
   return from;
 }
