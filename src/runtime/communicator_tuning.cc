@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "codec/codec.h"
-#include "plan/collective_rules.h"
 #include "plan/plan.h"
 #include "platform/cpu_count.h"
 #include "runtime/coalesced_call.h"
@@ -104,8 +103,7 @@ Status CommunicatorImpl::sample_errors(const PathContext& context, const CallArg
     return std::max<int64_t>(all_ms - (progress_->clock().now_ns() - start_ns) / kNsPerMs, 1);
   };
   const std::lock_guard one_at_a_time(sampling_mutex_);
-  const size_t count = is_list ? list_values(tensors)
-                               : arguments.count * part_count(arguments.collective, context.size);
+  const size_t count = is_list ? list_values(tensors) : whole_count(context, arguments);
   uint64_t call = 0;
   {
     const std::lock_guard lock(member_->mutex);

@@ -33,16 +33,6 @@ constexpr size_t kMeasuredReach = 2;
 constexpr double kWorthMeasuring = 1.25;
 constexpr size_t kMeasuredBesideMax = 2;
 
-PlanRequest request_for(const PathContext& context, Collective collective, PlanKind kind) {
-  PlanRequest request;
-  request.collective = collective;
-  request.kind = kind;
-  request.size = context.size;
-  request.count = static_cast<size_t>(context.size);  // error terms do not depend on the length
-  request.topology = context.topology;
-  return request;
-}
-
 // Of arrays that are not small: the rule's plan for these has the larger error.
 PlanKind rule_of_thumb(const PathContext& context, Collective collective) {
   return choose_plan(collective, context.size, size_t{1} << 30, context.topology);
@@ -58,8 +48,8 @@ bool no_larger_bound(const PathContext& context, const CallArguments& arguments,
 }
 
 bool is_typical(const PathContext& context, Collective collective, PlanKind plan, PlanKind rule) {
-  const Result<double> own = typical_error(request_for(context, collective, plan));
-  const Result<double> usual = typical_error(request_for(context, collective, rule));
+  const Result<double> own = typical_error(plan_request(context, collective, plan));
+  const Result<double> usual = typical_error(plan_request(context, collective, rule));
   return own.ok() && usual.ok() && own.value() <= std::max(kTypicalErrorMax, usual.value());
 }
 
@@ -147,13 +137,13 @@ std::vector<PlanKind> open_plans(const PathContext& context, const CallArguments
   const bool is_priced_here = has_rates(context.topology) && context.size <= kPricedRanksMax;
   // What is measured at any size; other measured plans have no larger a bound than these.
   const PlanKind measured = rule_of_thumb(context, arguments.collective);
-  for (const PlanKind kind : fitting_kinds(request_for(context, arguments.collective, rule))) {
+  for (const PlanKind kind : fitting_kinds(plan_request(context, arguments.collective, rule))) {
     const bool is_measured =
         context.table != nullptr && (kind == PlanKind::kTwoStep || kind == measured);
     const bool may_be_taken =
         is_measured || (is_priced_here && error_allows(context, arguments, {}, codec, kind));
     if (kind != rule && kind != ruled && may_be_taken &&
-        takes_plan(codec, request_for(context, arguments.collective, kind))) {
+        takes_plan(codec, plan_request(context, arguments.collective, kind))) {
       plans.push_back(kind);
     }
   }
@@ -167,7 +157,7 @@ std::optional<PathChoice> plan_by_cost(const PathContext& context, const CallArg
       arguments.count == 0 || !is_priced(arguments.collective) || codec.shared_sums() != nullptr) {
     return std::nullopt;
   }
-  const size_t count = arguments.count * part_count(arguments.collective, context.size);
+  const size_t count = whole_count(context, arguments);
   if (count * sizeof(float) < kPricedBytesMin) return std::nullopt;
   const auto plans = price_plans(cost_request(arguments, codec, count, *context.topology));
   const PlanKind rule = choose_plan(arguments.collective, context.size,
@@ -177,7 +167,7 @@ std::optional<PathChoice> plan_by_cost(const PathContext& context, const CallArg
   if (!other_s) return std::nullopt;
   PathChoice choice;
   for (const PricedPlan& plan : plans) {
-    PlanRequest wanted = request_for(context, arguments.collective, plan.kind);
+    PlanRequest wanted = plan_request(context, arguments.collective, plan.kind);
     if (!plan.cost.ok() || !takes_plan(codec, wanted)) continue;
     if (!error_allows(context, arguments, options, codec, plan.kind)) continue;
     choice.options.push_back({codec.spec().to_string(), plan.kind, plan.cost.value().time_s});
@@ -198,8 +188,7 @@ void take_plan_by_cost(const PathContext& context, const CallArguments& argument
   for (const TuningPoint& point : context.table->points()) {
     largest = std::max(largest, point.bytes);
   }
-  const size_t parts = part_count(arguments.collective, context.size);
-  if (arguments.count * parts * sizeof(float) <= kMeasuredReach * largest) return;
+  if (whole_count(context, arguments) * sizeof(float) <= kMeasuredReach * largest) return;
   const Result<const Codec*> codec = find_codec(choice.codec, arguments.type, arguments.op);
   if (!codec.ok()) return;
   const auto priced = plan_by_cost(context, arguments, options, *codec.value(), choice.plan);

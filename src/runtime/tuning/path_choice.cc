@@ -16,11 +16,6 @@
 namespace tersum {
 namespace {
 
-// Elements of the whole array: every rank's parts together where a call counts one rank's.
-size_t whole_count(const PathContext& context, const CallArguments& arguments) {
-  return arguments.count * part_count(arguments.collective, context.size);
-}
-
 bool lossy_may_serve(const PathContext& context, const CallArguments& arguments,
                      const CallOptions& options) {
   if (context.size == 1 || arguments.count == 0) return false;
@@ -132,12 +127,8 @@ Result<PathChoice> choose_plan_only(const PathContext& context, const CallArgume
   if (!found.ok()) return found.status();
   // A plan that is fast for another codec must not make a call fail.
   const auto refused = [&](const TuningOption& option) {
-    PlanRequest wanted;
-    wanted.collective = arguments.collective;
-    wanted.kind = option.way.plan;
-    wanted.size = context.size;
-    wanted.topology = context.topology;
-    return !takes_plan(*found.value(), wanted);
+    return !takes_plan(*found.value(),
+                       plan_request(context, arguments.collective, option.way.plan));
   };
   const std::string_view like =
       found.value()->lossless() ? tuning_codecs().front() : measured_like(codec);
@@ -248,18 +239,29 @@ Result<PathChoice> choose_open(const PathContext& context, const CallArguments& 
 
 }  // namespace
 
+size_t whole_count(const PathContext& context, const CallArguments& arguments) {
+  return arguments.count * part_count(arguments.collective, context.size);
+}
+
+PlanRequest plan_request(const PathContext& context, Collective collective, PlanKind kind) {
+  PlanRequest request;
+  request.collective = collective;
+  request.kind = kind;
+  request.size = context.size;
+  request.count = static_cast<size_t>(context.size);
+  request.topology = context.topology;
+  return request;
+}
+
 Result<PlanErrorTerms> error_terms(const PathContext& context, const CallArguments& arguments,
                                    const CallOptions& options) {
   PlanErrorTerms terms;
   terms.finals = 1;
   if (!reduces(arguments.collective)) return terms;
-  PlanRequest request;
-  request.size = context.size;
-  request.count = static_cast<size_t>(context.size);  // terms do not depend on the length
-  request.topology = context.topology;
-  request.kind = options.plan != PlanKind::kAuto
-                     ? options.plan
-                     : ruled_plan(context, arguments, options, nullptr).plan;
+  PlanRequest request = plan_request(context, Collective::kAllReduce, options.plan);
+  if (request.kind == PlanKind::kAuto) {
+    request.kind = ruled_plan(context, arguments, options, nullptr).plan;
+  }
   if (request.kind == PlanKind::kAuto) {
     request.kind = choose_plan(request.collective, request.size, size_t{1} << 30, context.topology);
   } else if (request.kind == PlanKind::kOneShot) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "plan/plan.h"
 #include "plan/topology.h"
 #include "runtime/start_call.h"
 #include "runtime/tuning/error_samples.h"
@@ -24,6 +25,13 @@ struct PathContext {
   const std::vector<TuningRule>* rules = nullptr;
   std::optional<SampledCodec> sampled;  // what recent samples allow this call
 };
+
+// Elements of the whole array: every rank's parts together where a call counts one rank's.
+size_t whole_count(const PathContext& context, const CallArguments& arguments);
+
+// The plan that the group would make, to ask whether it fits or how wrong it is: that does not
+// depend on the length.
+PlanRequest plan_request(const PathContext& context, Collective collective, PlanKind kind);
 
 // Whether the call's codec is to be chosen by what samples of the values show: it is open, the call
 // names an error, and its result is a sum.

@@ -1,6 +1,5 @@
 #include "runtime/tuning/ruled_plan.h"
 
-#include "plan/collective_rules.h"
 #include "plan/plan_fit.h"
 #include "runtime/plan_needed.h"
 #include "runtime/tuning/error_limit.h"
@@ -12,11 +11,7 @@ namespace {
 std::string misfit(const PathContext& context, const CallArguments& arguments, const Codec* codec,
                    PlanKind plan) {
   if (!serves(plan, arguments.collective)) return unserved_text(plan, arguments.collective);
-  PlanRequest wanted;
-  wanted.collective = arguments.collective;
-  wanted.kind = plan;
-  wanted.size = context.size;
-  wanted.topology = context.topology;
+  const PlanRequest wanted = plan_request(context, arguments.collective, plan);
   if (context.topology != nullptr) {
     const Status fits = check_fit(wanted);
     if (!fits.ok()) return std::string(fits.message());
@@ -29,8 +24,8 @@ std::string misfit(const PathContext& context, const CallArguments& arguments, c
 
 const TuningRule* rule_for(const PathContext& context, const CallArguments& arguments) {
   if (context.rules == nullptr) return nullptr;
-  const size_t count = arguments.count * part_count(arguments.collective, context.size);
-  return find_rule(*context.rules, arguments.collective, count * element_bytes(arguments.type));
+  return find_rule(*context.rules, arguments.collective,
+                   whole_count(context, arguments) * element_bytes(arguments.type));
 }
 
 RuledPlan ruled_plan(const PathContext& context, const CallArguments& arguments,
