@@ -16,11 +16,20 @@
 
 namespace tersum {
 
+Status CommunicatorImpl::between_calls(const std::function<Status(FlattenSites&)>& task) {
+  if (settling_.load() > 0) return learning_in_flight();
+  Status status;
+  progress_->execute([&](Node& /*node*/) { status = task(member_->flatten); });
+  return status;
+}
+
 Result<std::vector<std::byte>> CommunicatorImpl::save_flatten() {
   const std::lock_guard lock(choice_mutex_);
-  if (settling_.load() > 0) return learning_in_flight();
   Result<std::vector<std::byte>> saved = std::vector<std::byte>();
-  progress_->execute([&](Node& /*node*/) { saved = member_->flatten.save(); });
+  TERSUM_RETURN_IF_ERROR(between_calls([&](FlattenSites& sites) {
+    saved = sites.save();
+    return saved.status();
+  }));
   return saved;
 }
 
@@ -30,11 +39,9 @@ Result<std::vector<std::byte>> CommunicatorImpl::save_flatten() {
 // has started by then is in the engine's inbox before the change, which finds it in flight.
 Status CommunicatorImpl::change_flatten(const std::function<Status(FlattenSites&)>& change) {
   const std::lock_guard lock(choice_mutex_);
-  if (settling_.load() > 0) return learning_in_flight();
-  Status status;
-  progress_->execute([&](Node& /*node*/) { status = change(member_->flatten); });
-  if (status.ok()) samples_.forget_channels();
-  return status;
+  TERSUM_RETURN_IF_ERROR(between_calls(change));
+  samples_.forget_channels();
+  return {};
 }
 
 Status CommunicatorImpl::load_flatten(std::span<const std::byte> saved) {

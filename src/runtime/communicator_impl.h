@@ -99,8 +99,10 @@ class CommunicatorImpl {
   Result<Settled> settle(const CallArguments& arguments, const CallOptions& call_options,
                          std::span<const TensorRef> tensors = {});
   [[nodiscard]] Settling begin_settling();
-  // Lets the engine change what sites know, between calls. kInvalidArgument: a call is in flight
-  // that learns, or that is settled by what is known.
+  // The engine looks at what sites know. With choice_mutex_ held. kInvalidArgument: a call is in
+  // flight that learns, or that is settled by what is known.
+  Status between_calls(const std::function<Status(FlattenSites&)>& task);
+  // Lets it change that, and forgets what samples said of it.
   Status change_flatten(const std::function<Status(FlattenSites&)>& change);
   Result<std::shared_ptr<Operation>> start_settled(const CallArguments& arguments, Settled& settled,
                                                    bool async);
