@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "support/cluster.h"
+#include "support/every_plan.h"
 #include "transport/sim/sim_clock.h"
 
 namespace tersum::testing {
@@ -30,18 +31,9 @@ struct RandomCall {
   // Starts one random all_reduce on every rank.
   void start() {
     constexpr const char* kCodecs[] = {"exact", "int8", "int4/32", "bf16"};
-    constexpr PlanKind kPlans[] = {PlanKind::kAuto,
-                                   PlanKind::kTwoStep,
-                                   PlanKind::kRing,
-                                   PlanKind::kOneShot,
-                                   PlanKind::kBidirectionalRing,
-                                   PlanKind::kHalvingDoubling,
-                                   PlanKind::kTorus,
-                                   PlanKind::kTree,
-                                   PlanKind::kHierarchical};
     count = random.below(30'000);
-    const CallOptions options{kCodecs[random.below(4)], kPlans[random.below(std::size(kPlans))],
-                              kTimeoutMs};
+    const CallOptions options{kCodecs[random.below(4)],
+                              kEveryPlan[random.below(std::size(kEveryPlan))], kTimeoutMs};
     data.assign(static_cast<size_t>(cluster.size()), {});
     works.clear();
     for (int rank = 0; rank < cluster.size(); ++rank) {

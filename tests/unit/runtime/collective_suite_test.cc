@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "collective_fixture.h"
+#include "support/every_plan.h"
 
 namespace tersum::testing {
 namespace {
@@ -53,20 +54,10 @@ constexpr Shape kShapes[] = {
 
 class CollectiveSuite : public CollectiveFixture {};
 
-constexpr PlanKind kPlans[] = {PlanKind::kAuto,
-                               PlanKind::kTwoStep,
-                               PlanKind::kRing,
-                               PlanKind::kOneShot,
-                               PlanKind::kBidirectionalRing,
-                               PlanKind::kHalvingDoubling,
-                               PlanKind::kTorus,
-                               PlanKind::kTree,
-                               PlanKind::kHierarchical};
-
 TEST_P(CollectiveSuite, AllReduceOfEveryShape) {
   constexpr size_t kCounts[] = {0, 1, 127, 1009, 40'009};
   for (const Shape& shape : kShapes) {
-    for (const PlanKind plan : kPlans) {
+    for (const PlanKind plan : kEveryPlan) {
       for (const size_t count : kCounts) {
         check_all_reduce(shape, plan, count, (count + static_cast<size_t>(plan)) % 2 == 0);
         if (HasFatalFailure()) return;
@@ -92,7 +83,7 @@ TEST_P(CollectiveSuite, AllReduceOfEveryTypeOperationAndBlock) {
     shapes.push_back({DataType::kFloat32, ReduceOp::kSum, codec});
   }
   for (const Shape& shape : shapes) {
-    for (const PlanKind plan : kPlans) {
+    for (const PlanKind plan : kEveryPlan) {
       check_all_reduce(shape, plan, 3001, plan == PlanKind::kTwoStep);
       if (HasFatalFailure()) return;
     }
