@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 #include "base/check.h"
@@ -49,6 +50,7 @@ class BlockCodec final : public Codec {
   }
   void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
                    const SlicePlace& place) const override;
+  bool stream(const std::byte* wire, size_t count, void* values) const override;
   [[nodiscard]] const ElementFormat* element_format() const override {
     return general_->element_format();
   }
@@ -91,6 +93,20 @@ void BlockCodec::decode_part(const std::byte* wire, size_t count, size_t begin, 
     decode_lone_block(format_, wire, count, first + whole,
                       static_cast<std::byte*>(values) + done * element_bytes(type_));
   }
+}
+
+bool BlockCodec::stream(const std::byte* wire, size_t count, void* values) const {
+  constexpr uintptr_t kLineBytes = 64;
+  if (type_ != DataType::kFloat32 || reinterpret_cast<uintptr_t>(values) % kLineBytes != 0) {
+    return false;
+  }
+  const size_t whole = count / format_.block;
+  block_kernels(format_).stream_blocks(format_, wire, count, 0, whole, values);
+  const size_t done = whole * format_.block;
+  if (done < count) {
+    decode_lone_block(format_, wire, count, whole, static_cast<float*>(values) + done);
+  }
+  return true;
 }
 
 // A code is the nearest integer to x * inverse, where inverse and product are each rounded once:

@@ -163,6 +163,12 @@ class Codec {
   virtual void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,
                            void* values, const SlicePlace& place = {}) const = 0;
 
+  // As decode(), each line written without being read first; stream_fence() is the caller's. False,
+  // and nothing is written: there is no kernel for that.
+  virtual bool stream(const std::byte* /*wire*/, size_t /*count*/, void* /*values*/) const {
+    return false;
+  }
+
   // Marks which values of the slice `wire` holds apart, `first` being the slice's first value in
   // the array. Of what gathered() names, so that of a contribution gathered(1) tells.
   virtual void mark_outliers(const std::byte* /*wire*/, size_t /*count*/, size_t /*first*/,

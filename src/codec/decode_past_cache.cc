@@ -23,6 +23,10 @@ void decode_past_cache(const Codec& codec, const std::byte* wire, size_t count, 
     stream_fence();
     return;
   }
+  if (codec.stream(wire, count, values)) {
+    stream_fence();
+    return;
+  }
   const size_t value_bytes = element_bytes(codec.value_type());
   const size_t whole = std::max<size_t>(kPartValues / codec.block(), 1) * codec.block();
   if (scratch.size() < whole * value_bytes) scratch.resize(whole * value_bytes);

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tersum
@@ -21,6 +22,7 @@ from tersum.cli import main, shaped_link
 from tersum.cli.byte_sizes import format_bytes, parse_bytes, size_range
 from tersum.cli.command_error import CommandError
 from tersum.cli.perf_bare import BareStream
+from tersum.cli.perf_case import on_lines
 from tersum.cli.perf_options import OPS
 
 ENVIRONMENT = {
@@ -269,6 +271,18 @@ def test_short_calls_are_held_to_the_bound_of_the_plan_that_they_take() -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "# wrong elements: 0" in done.stdout
+
+
+@pytest.mark.parametrize("behind_line", [0, 2, 16, 62])
+def test_measured_arrays_begin_on_cache_lines(behind_line: int) -> None:
+    memory = np.empty(64 + 64 + 2 * 1001, np.uint8)
+    begin = -memory.ctypes.data % 64 + behind_line
+    values = memory[begin : begin + 2 * 1001].view(np.uint16)
+    values[:] = np.arange(1001)
+    moved = on_lines(values)
+    assert moved.ctypes.data % 64 == 0 and moved.flags.c_contiguous
+    assert moved.dtype == values.dtype and np.array_equal(moved, values)
+    assert np.shares_memory(moved, values) == (behind_line == 0)
 
 
 @pytest.mark.parametrize("redop", ["avg", "max", "min"])

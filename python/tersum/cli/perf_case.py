@@ -56,7 +56,25 @@ class _Source:
 
 
 def make_case(group: Communicator, options: PerfOptions, size: int) -> Case:
-    """The arrays of this rank for a whole array of about ``size`` bytes."""
+    """The arrays of this rank for a whole array of about ``size`` bytes. They begin where a cache
+    line does, as those of PyTorch and JAX do (NumPy's: every 16 bytes)."""
+    case = _make_case(group, options, size)
+    return case._replace(x=on_lines(case.x), out=on_lines(case.out))
+
+
+def on_lines(values: Values) -> Values:
+    """A copy, or the array itself if a cache line begins where it does."""
+    line_bytes = 64
+    if values.ctypes.data % line_bytes == 0:
+        return values
+    memory = np.empty(values.nbytes + line_bytes, np.uint8)
+    begin = -memory.ctypes.data % line_bytes
+    copy = memory[begin : begin + values.nbytes].view(values.dtype)
+    np.copyto(copy, values)
+    return copy
+
+
+def _make_case(group: Communicator, options: PerfOptions, size: int) -> Case:
     op, ranks, rank = options.op, group.size, group.rank
     kind = perf_data.element_type(options.dtype)
     count = max(1, size // kind.itemsize)

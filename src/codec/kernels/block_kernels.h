@@ -20,6 +20,10 @@ struct BlockKernels {
   // `values`.
   void (*decode_blocks)(const BlockFormat& format, const std::byte* wire, size_t count,
                         size_t first, size_t blocks, void* values);
+  // As decode_blocks() of float32 to where a cache line begins, each line written without being
+  // read first; stream_fence() is the caller's.
+  void (*stream_blocks)(const BlockFormat& format, const std::byte* wire, size_t count,
+                        size_t first, size_t blocks, void* values);
   // What args.added holds must be reads_terms().
   void (*combine)(const BlockFormat& format, const CombineArgs& args);
 };

@@ -61,6 +61,12 @@ void decode_blocks(const BlockFormat& format, const std::byte* wire, size_t coun
 }
 
 template <int kBits>
+void stream_blocks(const BlockFormat& format, const std::byte* wire, size_t count, size_t first,
+                   size_t blocks, void* values) {
+  decode_whole_blocks<kBits, StreamedFloat32Format>(format, wire, count, first, blocks, values);
+}
+
+template <int kBits>
 void combine(const BlockFormat& format, const CombineArgs& args) {
   switch (format.kind) {
     case ValueKind::kFloat32:
@@ -75,7 +81,7 @@ void combine(const BlockFormat& format, const CombineArgs& args) {
 template <int kBits>
 const BlockKernels* block_table() {
   static constexpr BlockKernels kTable = {encode<kBits>, decode<kBits>, decode_blocks<kBits>,
-                                          combine<kBits>};
+                                          stream_blocks<kBits>, combine<kBits>};
   return &kTable;
 }
 #endif  // HWY_TARGET

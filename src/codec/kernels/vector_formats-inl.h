@@ -42,6 +42,13 @@ struct Float32Format {
   }
 };
 
+// The same past the caches, to where a vector may begin; a fence is the caller's.
+struct StreamedFloat32Format : Float32Format {
+  static HWY_INLINE void store_clean(VF value, std::byte* HWY_RESTRICT to) {
+    hn::Stream(value, DF(), reinterpret_cast<float*>(to));
+  }
+};
+
 // Bits of the bfloat16 nearest to a value that is no NaN, in the upper halves; the lower ones are
 // noise.
 HWY_INLINE VU nearest_bf16(VF value) {
