@@ -96,6 +96,7 @@ struct SlicePlace {
 class OutlierPlaces;
 class SharedSums;
 struct ElementFormat;
+struct TileTransform;
 
 class Codec {
  public:
@@ -145,6 +146,8 @@ class Codec {
   // What its slices are, for one that puts blocks together itself; null: not to be described so.
   // Borrowed.
   [[nodiscard]] virtual const ElementFormat* element_format() const { return nullptr; }
+  // For the same one: what blocks go through before they are coded; left as it is where nothing is.
+  virtual void put_transform(const SlicePlace& /*place*/, TileTransform& /*transform*/) const {}
 
   // The codec of finished sums of `ranks` contributions, which some formats give more room than a
   // contribution. It decodes them; combine() writes them where finish.gathered_ranks says so.

@@ -64,6 +64,9 @@ class ElementCodec final : public Codec {
   [[nodiscard]] bool quantizes_own() const override { return format_.sums_codes; }
   [[nodiscard]] const SharedSums* shared_sums() const override { return sums_.get(); }
   [[nodiscard]] const ElementFormat* element_format() const override { return &format_; }
+  void put_transform(const SlicePlace& place, TileTransform& transform) const override {
+    transform = coding(place).transform;
+  }
   void encode(const void* values, size_t count, std::byte* wire,
               const SlicePlace& place) const override {
     encode_elements(coding(place), values, count, wire);

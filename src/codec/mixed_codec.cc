@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "codec/kernels/element_kernels.h"
+#include "codec/kernels/element_slice.h"
 #include "codec/sectioned_codec.h"
 
 namespace tersum {
@@ -30,8 +31,10 @@ struct Candidate {
 // What a section's blocks would lose by each coding, and the choice.
 struct MixedMemory {
   double error[3][kBlocksMax];   // by change
-  Candidate gains[kBlocksMax];   // what one bit more takes away
-  Candidate losses[kBlocksMax];  // what one bit less adds, negated
+  double gain[kBlocksMax];       // what one bit more takes away
+  double loss[kBlocksMax];       // what one bit less adds
+  Candidate gains[kBlocksMax];   // those that may be in pairs
+  Candidate losses[kBlocksMax];  // likewise, negated
   uint8_t change[kBlocksMax];
   std::vector<std::byte> wire[3];  // the section by each coding
   alignas(64) float decoded[kTileMemory];
@@ -97,7 +100,7 @@ class MixedCodec final : public SectionedCodec {
   void try_tile(Change change, const float* values, size_t first, size_t here, size_t blocks,
                 MixedMemory& memory) const;
   void try_all(const float* values, size_t blocks, MixedMemory& memory) const;
-  void try_change(Change change, const float* values, size_t blocks, MixedMemory& memory,
+  void try_turned(const float* values, size_t blocks, MixedMemory& memory,
                   const SlicePlace& place) const;
   void choose(const float* values, size_t blocks, MixedMemory& memory,
               const SlicePlace& place) const;
@@ -132,8 +135,8 @@ void MixedCodec::try_tile(Change change, const float* values, size_t first, size
   kernels.squared_errors(from, memory.decoded, block_, here, memory.error[change] + first);
 }
 
-// The same as try_change() of each, tile by tile: a tile and its maxima are at hand for all three,
-// and codes are valued where they are made.
+// memory.wire and memory.error of `blocks` whole blocks by each coding, tile by tile: a tile and
+// its maxima are at hand for all three, and codes are valued where they are made.
 void MixedCodec::try_all(const float* values, size_t blocks, MixedMemory& memory) const {
   // Scales are chosen for sixteen blocks at once.
   const size_t most = kTileValues / block_;
@@ -147,58 +150,71 @@ void MixedCodec::try_all(const float* values, size_t blocks, MixedMemory& memory
   }
 }
 
-// memory.wire[change] and memory.error[change] of `blocks` whole blocks.
-void MixedCodec::try_change(Change change, const float* values, size_t blocks, MixedMemory& memory,
+// The same of blocks that are turned.
+void MixedCodec::try_turned(const float* values, size_t blocks, MixedMemory& memory,
                             const SlicePlace& place) const {
-  const Codec& codec = *codecs_[change];
-  const size_t count = blocks * block_;
-  const size_t at_once = kTileValues / block_;
-  std::vector<std::byte>& wire = memory.wire[change];
-  codec.encode(values, count, wire.data(), place);
-  for (size_t first = 0; first < blocks; first += at_once) {
-    const size_t here = std::min(at_once, blocks - first);
-    const size_t begin = first * block_;
-    codec.decode_part(wire.data(), count, begin, here * block_, memory.decoded, place);
-    element_kernels().squared_errors(values + begin, memory.decoded, block_, here,
-                                     memory.error[change] + first);
-  }
+  TileTransform transform;
+  codecs_[kSame]->put_transform(place, transform);
+  const auto trial = [&](Change change) {
+    const SliceCoding coding{*codecs_[change]->element_format(), element_kernels(), transform,
+                             place.first};
+    return SliceTrial{coding, memory.wire[change].data(), memory.error[change]};
+  };
+  const std::array<SliceTrial, 3> trials{trial(kSame), trial(kMore), trial(kLess)};
+  try_elements(trials, values, blocks * block_);
 }
 
-// Keeps what is above `least`, the largest first, of equals the first in the array.
-size_t keep_largest(double least, size_t count, Candidate* candidates) {
-  size_t kept = 0;
-  for (size_t i = 0; i < count; ++i) {
-    const Candidate candidate = candidates[i];
-    candidates[kept] = candidate;
-    kept += candidate.value > least ? 1 : 0;
+// Where gains, in their order, stop being above losses, in theirs: more gains are above `low` than
+// losses are below it, and no more above `high`.
+struct Crossing {
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+};
+
+// Sixteen numbers a block are looked at, and few are left to sort.
+Crossing find_crossing(size_t blocks, const MixedMemory& memory, double least, double most) {
+  constexpr int kHalvings = 8;
+  Crossing crossing{least, most};
+  for (int i = 0; i < kHalvings; ++i) {
+    const double middle = crossing.low + (crossing.high - crossing.low) / 2;
+    size_t above = 0;
+    size_t below = 0;
+    for (size_t b = 0; b < blocks; ++b) {
+      above += memory.gain[b] > middle ? 1 : 0;
+      below += memory.loss[b] < middle ? 1 : 0;
+    }
+    (above > below ? crossing.low : crossing.high) = middle;
   }
-  std::sort(candidates, candidates + kept, [](const Candidate& a, const Candidate& b) {
+  return crossing;
+}
+
+// The largest first, of equals the first in the array.
+void sort_candidates(Candidate* candidates, size_t count) {
+  std::sort(candidates, candidates + count, [](const Candidate& a, const Candidate& b) {
     return a.value != b.value ? a.value > b.value : a.block < b.block;
   });
-  return kept;
 }
 
-// Pairs the block that gains the most with the one that loses the least, as long as that pays.
-// `blocks`: whole ones. A gain that no loss is below is in no pair, nor is a loss that no gain is
-// above: most data leave little to sort.
-void pair_blocks(size_t blocks, MixedMemory& memory) {
-  double most = -std::numeric_limits<double>::infinity();
-  double least = -most;
-  for (size_t b = 0; b < blocks; ++b) {
-    const double gain = memory.error[kSame][b] - memory.error[kMore][b];
-    const double loss = memory.error[kLess][b] - memory.error[kSame][b];
-    memory.gains[b] = {gain, static_cast<uint16_t>(b)};
-    memory.losses[b] = {-loss, static_cast<uint16_t>(b)};
-    most = std::max(most, gain);
-    least = std::min(least, loss);
-  }
+// Pairs the block that gains the most with the one that loses the least, as long as that pays, of
+// gains above and losses below the crossing. False: others may be in pairs, too, because blocks
+// that would have been taken for both left room.
+bool pair_within(const Crossing& crossing, size_t blocks, MixedMemory& memory) {
   std::fill_n(memory.change, blocks, uint8_t{kSame});
-  const size_t gains = keep_largest(least, blocks, memory.gains);
-  const size_t losses = keep_largest(-most, blocks, memory.losses);
+  size_t gains = 0;
+  size_t losses = 0;
+  for (size_t b = 0; b < blocks; ++b) {
+    memory.gains[gains] = {memory.gain[b], static_cast<uint16_t>(b)};
+    gains += memory.gain[b] > crossing.low ? 1 : 0;
+    memory.losses[losses] = {-memory.loss[b], static_cast<uint16_t>(b)};
+    losses += memory.loss[b] < crossing.high ? 1 : 0;
+  }
+  sort_candidates(memory.gains, gains);
+  sort_candidates(memory.losses, losses);
   const auto is_free = [&](const Candidate& candidate) {
     return memory.change[candidate.block] == kSame;
   };
-  for (size_t g = 0, first = 0; g < gains; ++g) {
+  size_t first = 0;
+  for (size_t g = 0; g < gains; ++g) {
     const Candidate& more = memory.gains[g];
     if (!is_free(more)) continue;
     while (first < losses && !is_free(memory.losses[first])) ++first;
@@ -207,9 +223,30 @@ void pair_blocks(size_t blocks, MixedMemory& memory) {
            (!is_free(memory.losses[less]) || memory.losses[less].block == more.block)) {
       ++less;
     }
-    if (less == losses || !(more.value > -memory.losses[less].value)) return;
+    // What was left out loses `high` or more, and gains `low` or less.
+    if (less == losses) return more.value <= crossing.high;
+    if (!(more.value > -memory.losses[less].value)) return true;
     memory.change[more.block] = kMore;
     memory.change[memory.losses[less].block] = kLess;
+  }
+  while (first < losses && !is_free(memory.losses[first])) ++first;
+  return first == losses || -memory.losses[first].value >= crossing.low;
+}
+
+// The change of each of `blocks` whole blocks.
+void pair_blocks(size_t blocks, MixedMemory& memory) {
+  double most = -std::numeric_limits<double>::infinity();
+  double least = -most;
+  for (size_t b = 0; b < blocks; ++b) {
+    memory.gain[b] = memory.error[kSame][b] - memory.error[kMore][b];
+    memory.loss[b] = memory.error[kLess][b] - memory.error[kSame][b];
+    most = std::max(most, memory.gain[b]);
+    least = std::min(least, memory.loss[b]);
+  }
+  if (!(most > least)) {
+    std::fill_n(memory.change, blocks, uint8_t{kSame});
+  } else if (!pair_within(find_crossing(blocks, memory, least, most), blocks, memory)) {
+    pair_within({}, blocks, memory);
   }
 }
 
@@ -219,9 +256,7 @@ void MixedCodec::choose(const float* values, size_t blocks, MixedMemory& memory,
     memory.wire[change].resize(codecs_[change]->wire_bytes(kLayoutValues));
   }
   if (turns_) {
-    for (const Change change : {kSame, kMore, kLess}) {
-      try_change(change, values, blocks, memory, place);
-    }
+    try_turned(values, blocks, memory, place);
   } else {
     try_all(values, blocks, memory);
   }
@@ -280,33 +315,42 @@ const std::byte* MixedCodec::decode_whole(const std::byte* map, const std::byte*
   return from;
 }
 
-// Blocks first..first+here-1, a tile that is turned: those of each coding as a slice in which the
-// others are zeros, so that many are turned back at once, each where it stands. Returns where they
-// end.
+// Blocks first..first+here-1, a tile that is turned: those of each coding as one slice, so that
+// many are turned back at once. Where it matters which channels a block holds each is where it
+// stands, and the others are zeros. Returns where they end.
 const std::byte* MixedCodec::decode_tile(const std::byte* map, const std::byte* from, size_t first,
                                          size_t here, float* values,
                                          const SlicePlace& place) const {
   MixedMemory& memory = mixed_memory();
+  TileTransform transform;
+  codecs_[kSame]->put_transform(place, transform);
+  const bool stands = transform.diagonal != nullptr;
   std::array<size_t, 3> own{};
-  for (size_t change = 0; change < own.size(); ++change) {
+  for (size_t b = 0; b < here; ++b) ++own[change_of(map, first + b)];
+  const auto size_of = [&](size_t change) { return stands ? here : own[change]; };
+  for (size_t change = 0; stands && change < own.size(); ++change) {
     std::memset(memory.slices[change], 0, here * block_bytes_[change]);
   }
+  std::array<size_t, 3> put{};
   for (size_t b = 0; b < here; ++b) {
     const Change change = change_of(map, first + b);
+    const size_t at = stands ? b : put[change]++;
     const size_t code_bytes = block_bytes_[change] - kScaleBytes;
     std::byte* const slice = memory.slices[change];
-    std::memcpy(slice + b * kScaleBytes, from, kScaleBytes);
-    std::memcpy(slice + here * kScaleBytes + b * code_bytes, from + kScaleBytes, code_bytes);
+    std::memcpy(slice + at * kScaleBytes, from, kScaleBytes);
+    std::memcpy(slice + size_of(change) * kScaleBytes + at * code_bytes, from + kScaleBytes,
+                code_bytes);
     from += block_bytes_[change];
-    ++own[change];
   }
   for (size_t change = 0; change < own.size(); ++change) {
     if (own[change] == 0) continue;
     float* const to = own[change] == here ? values : memory.decoded;
-    codecs_[change]->decode(memory.slices[change], here * block_, to, place_of(first, place));
-    for (size_t b = 0; to != values && b < here; ++b) {
+    codecs_[change]->decode(memory.slices[change], size_of(change) * block_, to,
+                            place_of(first, place));
+    for (size_t b = 0, packed = 0; to != values && b < here; ++b) {
       if (change_of(map, first + b) != change) continue;
-      std::memcpy(values + b * block_, to + b * block_, block_ * sizeof(float));
+      const size_t at = stands ? b : packed++;
+      std::memcpy(values + b * block_, to + at * block_, block_ * sizeof(float));
     }
   }
   return from;

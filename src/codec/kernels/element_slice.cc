@@ -385,6 +385,29 @@ void encode_elements(const SliceCoding& coding, const void* values, size_t count
   static_cast<void>(pass.close_slice(wire));
 }
 
+void try_elements(std::span<const SliceTrial> trials, const float* values, size_t count) {
+  const ElementFormat& format = trials.front().coding.format;
+  TileMemory memory(format, count);
+  Tile turned;
+  Tile work;
+  Tile decoded;
+  uint32_t maxima[kTileBlocksMax];
+  for (size_t begin = 0; begin < count; begin += kTileValues) {
+    const size_t part = std::min(kTileValues, count - begin);
+    const float* const from = values + begin;
+    const SlicePass shared(trials.front().coding, count, begin, part);
+    const float* const to_code = shared.load(from, 0, turned.values);
+    shared.find_maxima(to_code, 0, maxima);
+    for (const SliceTrial& trial : trials) {
+      const SlicePass pass(trial.coding, count, begin, part);
+      pass.encode(to_code, 0, 0, false, memory, trial.wire, maxima);
+      pass.store_coded(memory, work.values, 0, decoded.values);
+      trial.coding.kernels.squared_errors(from, decoded.values, format.block, part / format.block,
+                                          trial.errors + begin / format.block);
+    }
+  }
+}
+
 void decode_elements(const SliceCoding& coding, const std::byte* wire, size_t count, size_t begin,
                      size_t part, void* values) {
   const SlicePass pass(coding, count, begin, part);

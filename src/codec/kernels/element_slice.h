@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "codec/kernels/added_terms.h"
 #include "codec/kernels/clip_measure.h"
@@ -49,7 +50,7 @@ struct SliceCoding {
   size_t first = 0;  // the slice's first value in the array
   bool is_random = false;
   uint64_t rounding = 0;  // key of the random numbers
-  AddedTerms added;       // to the caller's values, before anything else
+  AddedTerms added = {};  // to the caller's values, before anything else
   // Of ScaleRule::kSlice the scale that slices are coded with; of others what one would lose. Null:
   // nothing is measured, or nothing coded.
   ClipMeasure* clip = nullptr;
@@ -61,5 +62,16 @@ void encode_elements(const SliceCoding& coding, const void* values, size_t count
 void decode_elements(const SliceCoding& coding, const std::byte* wire, size_t count, size_t begin,
                      size_t part, void* values);
 void combine_elements(const SliceCoding& coding, const CombineArgs& args);
+
+// A way to code a slice: its bytes, and kernels' squared_errors() of what each block comes back as.
+struct SliceTrial {
+  SliceCoding coding;
+  std::byte* wire;
+  double* errors;
+};
+// As encode_elements() and decode_elements() by each of `trials`, of `count` float32 values in
+// whole blocks. Their formats differ in levels and packing alone, and they turn blocks alike, which
+// is done once.
+void try_elements(std::span<const SliceTrial> trials, const float* values, size_t count);
 
 }  // namespace tersum
