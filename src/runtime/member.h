@@ -13,11 +13,11 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/compiled_plan.h"
 #include "runtime/feedback_sites.h"
 #include "runtime/flatten_sites.h"
 #include "runtime/group_routes.h"
 #include "runtime/operation.h"
+#include "runtime/plan_cache.h"
 #include "runtime/plan_fits.h"
 #include "runtime/rounding_calls.h"
 #include "tersum/communicator.h"
@@ -105,7 +105,7 @@ class Member {
   std::vector<uint64_t> ended_keys;  // keyed calls that are over: late messages are dropped
   Status doom;                       // set: everything in flight ends with it
   bool registered = false;
-  std::vector<std::shared_ptr<const CompiledPlan>> plans;  // cache, most recent last
+  PlanCache plans;
   FlattenSites flatten;
   FeedbackSites feedback;      // of a lane: its parent's is used
   uint64_t rounding_seed = 0;  // before the first call

@@ -19,11 +19,6 @@ constexpr int64_t kNsPerMs = 1'000'000;
 // stream.
 constexpr int64_t kGoodbyeGraceNs = 1'000 * kNsPerMs;
 
-bool same_request(const PlanRequest& a, const PlanRequest& b) {
-  return a.collective == b.collective && a.kind == b.kind && a.size == b.size &&
-         a.count == b.count && a.granule == b.granule && a.root == b.root;
-}
-
 bool in_window(const CompiledPlan& plan, const ChunkRole& role, const InState& state,
                uint32_t slice) {
   return slice >= state.consumed && slice - state.consumed < plan.window && slice < role.slices;
@@ -111,18 +106,12 @@ PlanRequest Operation::wanted_plan(const Codec& codec) const {
 Status Operation::resolve_plan(const PlanRequest& wanted, const Codec& codec,
                                const SliceLimits& limits,
                                std::shared_ptr<const CompiledPlan>& found) {
-  constexpr size_t kPlansKept = 64;
-  for (const auto& plan : member_->plans) {
-    if (plan->asked == &codec && plan->limits == limits && same_request(plan->request, wanted)) {
-      found = plan;
-      return {};
-    }
-  }
+  found = member_->plans.find(wanted, codec, limits);
+  if (found != nullptr) return {};
   auto compiled = compile_plan(wanted, codec, member_->rank, limits);
   if (!compiled.ok()) return compiled.status();
   found = compiled.value();
-  if (member_->plans.size() >= kPlansKept) member_->plans.erase(member_->plans.begin());
-  member_->plans.push_back(found);
+  member_->plans.add(found);
   return {};
 }
 
