@@ -73,6 +73,10 @@ class BlockCodec final : public Codec {
   [[nodiscard]] double block_error_bound(double absmax) const override;
 
  private:
+  // decode_part() by a kernel for the whole blocks.
+  void decode_by(decltype(BlockKernels::decode_blocks) decode_blocks, const std::byte* wire,
+                 size_t count, size_t begin, size_t part, void* values) const;
+
   CodecSpec spec_;
   DataType type_;
   BlockFormat format_;
@@ -85,14 +89,7 @@ void BlockCodec::decode_part(const std::byte* wire, size_t count, size_t begin, 
                              void* values, const SlicePlace& /*place*/) const {
   TERSUM_CHECK(begin % format_.block == 0 && begin + part <= count);
   TERSUM_CHECK(part % format_.block == 0 || begin + part == count);
-  const size_t first = begin / format_.block;
-  const size_t whole = part / format_.block;
-  block_kernels(format_).decode_blocks(format_, wire, count, first, whole, values);
-  const size_t done = whole * format_.block;
-  if (done < part) {
-    decode_lone_block(format_, wire, count, first + whole,
-                      static_cast<std::byte*>(values) + done * element_bytes(type_));
-  }
+  decode_by(block_kernels(format_).decode_blocks, wire, count, begin, part, values);
 }
 
 bool BlockCodec::stream(const std::byte* wire, size_t count, void* values) const {
@@ -100,13 +97,21 @@ bool BlockCodec::stream(const std::byte* wire, size_t count, void* values) const
   if (type_ != DataType::kFloat32 || reinterpret_cast<uintptr_t>(values) % kLineBytes != 0) {
     return false;
   }
-  const size_t whole = count / format_.block;
-  block_kernels(format_).stream_blocks(format_, wire, count, 0, whole, values);
-  const size_t done = whole * format_.block;
-  if (done < count) {
-    decode_lone_block(format_, wire, count, whole, static_cast<float*>(values) + done);
-  }
+  decode_by(block_kernels(format_).stream_blocks, wire, count, 0, count, values);
   return true;
+}
+
+void BlockCodec::decode_by(decltype(BlockKernels::decode_blocks) decode_blocks,
+                           const std::byte* wire, size_t count, size_t begin, size_t part,
+                           void* values) const {
+  const size_t first = begin / format_.block;
+  const size_t whole = part / format_.block;
+  decode_blocks(format_, wire, count, first, whole, values);
+  const size_t done = whole * format_.block;
+  if (done < part) {
+    decode_lone_block(format_, wire, count, first + whole,
+                      static_cast<std::byte*>(values) + done * element_bytes(type_));
+  }
 }
 
 // A code is the nearest integer to x * inverse, where inverse and product are each rounded once:

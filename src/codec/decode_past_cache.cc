@@ -15,18 +15,11 @@ constexpr size_t kPartValues = 4096;
 
 void decode_past_cache(const Codec& codec, const std::byte* wire, size_t count, void* values,
                        const SlicePlace& place, std::vector<std::byte>& scratch) {
-  const size_t bytes = count * element_bytes(codec.value_type());
-  auto* const to = static_cast<std::byte*>(values);
-  // Values that travel as they are need no decoding.
-  if (codec.spec().base == "exact") {
-    stream_copy(to, wire, bytes);
-    stream_fence();
-    return;
-  }
   if (codec.stream(wire, count, values)) {
     stream_fence();
     return;
   }
+  auto* const to = static_cast<std::byte*>(values);
   const size_t value_bytes = element_bytes(codec.value_type());
   const size_t whole = std::max<size_t>(kPartValues / codec.block(), 1) * codec.block();
   if (scratch.size() < whole * value_bytes) scratch.resize(whole * value_bytes);

@@ -1,6 +1,7 @@
 #include "codec/exact_codec.h"
 
 #include "codec/dense_codec.h"
+#include "codec/kernels/stream_copy.h"
 
 namespace tersum {
 namespace {
@@ -12,6 +13,10 @@ class ExactCodec final : public DenseCodec {
 
   [[nodiscard]] bool lossless() const override { return true; }
   [[nodiscard]] bool wire_is_values() const override { return true; }
+  bool stream(const std::byte* wire, size_t count, void* values) const override {
+    stream_copy(static_cast<std::byte*>(values), wire, wire_bytes(count));
+    return true;
+  }
   [[nodiscard]] double block_error_bound(double) const override { return 0; }
 };
 

@@ -38,11 +38,8 @@ struct MixedMemory {
   uint8_t change[kBlocksMax];
   std::vector<std::byte> wire[3];  // the section by each coding
   alignas(64) float decoded[kTileMemory];
-  // Of a tile.
-  alignas(64) uint8_t codes[kTileMemory];
-  uint32_t maxima[kTileBlocksMax];
-  BlockScale scales[kTileBlocksMax];
-  std::byte slices[3][kTileMemory + kScaleBytes * kTileBlocksMax];  // its blocks of each coding
+  // Of a tile: its blocks of each coding.
+  std::byte slices[3][kTileMemory + kScaleBytes * kTileBlocksMax];
 };
 
 MixedMemory& mixed_memory() {
@@ -97,11 +94,8 @@ class MixedCodec final : public SectionedCodec {
     place.first += block * block_;
     return place;
   }
-  void try_tile(Change change, const float* values, size_t first, size_t here, size_t blocks,
-                MixedMemory& memory) const;
-  void try_all(const float* values, size_t blocks, MixedMemory& memory) const;
-  void try_turned(const float* values, size_t blocks, MixedMemory& memory,
-                  const SlicePlace& place) const;
+  void try_all(const float* values, size_t blocks, MixedMemory& memory,
+               const SlicePlace& place) const;
   void choose(const float* values, size_t blocks, MixedMemory& memory,
               const SlicePlace& place) const;
   const std::byte* decode_whole(const std::byte* map, const std::byte* from, size_t first,
@@ -119,40 +113,9 @@ class MixedCodec final : public SectionedCodec {
   bool turns_;  // blocks are rotated, or multiplied, before they are coded
 };
 
-// Blocks first..first+here-1 of `blocks`, a tile, by one coding: what it sends and what it loses.
-void MixedCodec::try_tile(Change change, const float* values, size_t first, size_t here,
-                          size_t blocks, MixedMemory& memory) const {
-  const ElementFormat& format = *codecs_[change]->element_format();
-  const ElementKernels& kernels = element_kernels();
-  const size_t count = here * block_;
-  const float* const from = values + first * block_;
-  std::byte* const wire = memory.wire[change].data();
-  std::byte* const codes = wire + blocks * kScaleBytes + first * code_bytes(format, block_);
-  kernels.choose_scales(format, memory.maxima, here, 0, wire + first * kScaleBytes, memory.scales);
-  kernels.quantize(format, from, count, memory.scales, memory.codes);
-  kernels.pack(format, memory.codes, count / group_values(format.packing), codes);
-  kernels.dequantize(format, memory.codes, count, memory.scales, memory.decoded);
-  kernels.squared_errors(from, memory.decoded, block_, here, memory.error[change] + first);
-}
-
-// memory.wire and memory.error of `blocks` whole blocks by each coding, tile by tile: a tile and
-// its maxima are at hand for all three, and codes are valued where they are made.
-void MixedCodec::try_all(const float* values, size_t blocks, MixedMemory& memory) const {
-  // Scales are chosen for sixteen blocks at once.
-  const size_t most = kTileValues / block_;
-  const size_t at_once = most > 16 ? most / 16 * 16 : most;
-  for (size_t first = 0; first < blocks; first += at_once) {
-    const size_t here = std::min(at_once, blocks - first);
-    element_kernels().maxima(values + first * block_, block_, here, memory.maxima);
-    for (const Change change : {kSame, kMore, kLess}) {
-      try_tile(change, values, first, here, blocks, memory);
-    }
-  }
-}
-
-// The same of blocks that are turned.
-void MixedCodec::try_turned(const float* values, size_t blocks, MixedMemory& memory,
-                            const SlicePlace& place) const {
+// memory.wire and memory.error of `blocks` whole blocks by each coding.
+void MixedCodec::try_all(const float* values, size_t blocks, MixedMemory& memory,
+                         const SlicePlace& place) const {
   TileTransform transform;
   codecs_[kSame]->put_transform(place, transform);
   const auto trial = [&](Change change) {
@@ -255,11 +218,7 @@ void MixedCodec::choose(const float* values, size_t blocks, MixedMemory& memory,
   for (size_t change = 0; change < codecs_.size(); ++change) {
     memory.wire[change].resize(codecs_[change]->wire_bytes(kLayoutValues));
   }
-  if (turns_) {
-    try_turned(values, blocks, memory, place);
-  } else {
-    try_all(values, blocks, memory);
-  }
+  try_all(values, blocks, memory, place);
   pair_blocks(blocks, memory);
 }
 
