@@ -54,7 +54,9 @@ struct MachineRates {
   int cores = 1;           // of a machine
   // All hosts are namespaces of one machine (`tersum perf --topology`): they share its cores.
   bool one_machine = false;
-  size_t slice_bytes = 64 * 1024;  // on the wire, as CommunicatorOptions has it
+  // On the wire, and between hosts of values, as the executor cuts chunks (compiled_plan.h).
+  size_t slice_bytes = 63 * 1024;
+  size_t slice_value_bytes = 256 * 1024;
 };
 
 enum class CostTerm { kWire, kCodec, kTransport, kMemory, kLatency };

@@ -34,6 +34,10 @@ void CostTally::set_slices(double value_bytes) {
   wire_bytes_ = value_bytes * request_.codec.wire_ratio;
   const double wanted = std::max(wire_bytes_ / kSlicesPerChunk, kSliceBytesMin);
   slice_bytes_ = std::min({wanted, static_cast<double>(request_.machine.slice_bytes), wire_bytes_});
+  if (topology_.host_count() > 1) {
+    const double most = static_cast<double>(request_.machine.slice_value_bytes);
+    slice_bytes_ = std::min(slice_bytes_, most * request_.codec.wire_ratio);
+  }
   slices_ = std::ceil(wire_bytes_ / slice_bytes_);
   slice_values_ = value_bytes * slice_bytes_ / wire_bytes_;
   slowest_s_per_byte_ = 0;

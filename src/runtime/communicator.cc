@@ -252,7 +252,6 @@ Result<Communicator> CommunicatorImpl::split(int color, int key) {
   std::vector<RankPlace> places;
   std::vector<int> old_ranks;
   std::vector<std::string> addresses;
-  const auto new_size = static_cast<int>(members.size());
   int new_rank = 0;
   for (const auto& [unused, old_rank] : members) {
     old_ranks.push_back(old_rank);
@@ -266,11 +265,13 @@ Result<Communicator> CommunicatorImpl::split(int color, int key) {
   const uint64_t group = derive_group_id(member_->group, split_number, color);
   std::vector<int> hosts = hosts_of_part(member_->host_of, old_ranks);
   // As a group has them that met as one: the same messages, and a tuning that holds for both.
-  const SliceLimits limits =
-      hosts.empty() ? member_->limits : slice_limits(options_, most_together(hosts) == new_size);
+  const SliceLimits limits = hosts.empty()
+                                 ? member_->limits
+                                 : slice_limits(options_, carrier_of(hosts, member_->over_tcp));
   auto member = std::make_shared<Member>(progress_, group, new_rank, std::move(places), limits,
                                          false, topology_of_hosts(hosts));
   member->host_of = std::move(hosts);
+  member->over_tcp = member_->over_tcp;
   member->flatten.set_every(options_.flatten_every);
   member->rounding_seed = derive_group_id(member_->rounding_seed, split_number, color);
   progress_->execute([&](Node& node) { node.register_member(member); });
@@ -310,8 +311,9 @@ Result<Communicator> create_on(const std::shared_ptr<Progress>& progress, int ra
   auto wires = named_or_found(std::move(topology).value(), hosts);
   auto member =
       std::make_shared<Member>(progress, meeting.group, rank, std::move(places),
-                               slice_limits(options, meeting.one_host()), false, std::move(wires));
+                               slice_limits(options, meeting.carrier()), false, std::move(wires));
   member->host_of = std::move(hosts);
+  member->over_tcp = meeting.over_tcp;
   member->flatten.set_every(options.flatten_every);
   member->rounding_seed = options.rounding_seed;
   progress->execute([&](Node& node) { node.register_member(member); });

@@ -36,7 +36,8 @@ void set_geometry(const SliceLimits& limits, size_t chunk_values, size_t flows,
   const size_t granule = block * std::max<size_t>(1, 64 / block);
   const size_t granule_bytes = block_bytes * (granule / block);
   const size_t left = target - std::min(target, once_bytes);
-  plan.slice_values = std::max<size_t>(left / granule_bytes, 1) * granule;
+  const size_t granules = std::min(left / granule_bytes, limits.slice_values / granule);
+  plan.slice_values = std::max<size_t>(granules, 1) * granule;
   const size_t slice_bytes = bytes_of(plan.slice_values);
   plan.window = static_cast<uint32_t>(
       std::clamp<size_t>(limits.window_bytes / (flows * slice_bytes), 2, kWindowMax));

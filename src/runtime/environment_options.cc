@@ -4,6 +4,7 @@
 #include <string>
 
 #include "platform/environment.h"
+#include "runtime/compiled_plan.h"
 #include "wire/handshake.h"
 
 namespace tersum {
@@ -44,14 +45,14 @@ Status check_options(const CommunicatorOptions& options) {
     return invalid_argument("timeout_ms is " + std::to_string(options.timeout_ms) +
                             "; pass a positive number of milliseconds");
   }
-  if (options.slice_bytes < kSliceBytesMin || options.slice_bytes > kSliceBytesMax) {
-    return invalid_argument("slice_bytes is " + std::to_string(options.slice_bytes) + "; pass " +
+  const size_t slice_bytes = options.slice_bytes > 0 ? options.slice_bytes : kSliceBytesInMemory;
+  if (slice_bytes < kSliceBytesMin || slice_bytes > kSliceBytesMax) {
+    return invalid_argument("slice_bytes is " + std::to_string(slice_bytes) + "; pass " +
                             std::to_string(kSliceBytesMin) + ".." + std::to_string(kSliceBytesMax));
   }
-  if (options.window_bytes < options.slice_bytes) {
+  if (options.window_bytes < slice_bytes) {
     return invalid_argument("window_bytes is " + std::to_string(options.window_bytes) +
-                            ", below slice_bytes; pass at least " +
-                            std::to_string(options.slice_bytes));
+                            ", below slice_bytes; pass at least " + std::to_string(slice_bytes));
   }
   if (options.flatten_every == 0) {
     return invalid_argument("flatten_every is 0; pass the number of calls per look, 1 or more");

@@ -18,7 +18,7 @@ constexpr int kStoresPerAdvance = 8;
 constexpr int kCombinesPerAdvance = 4;
 constexpr int kLeavesPerAdvance = 4;
 constexpr int kJobsPerAdvance = 16;
-constexpr size_t kValuesPerAdvance = 128 * 1024;
+constexpr size_t kValuesPerAdvance = 64 * 1024;
 // Contributions are encoded only while the carrier takes them: further ahead they would leave L2.
 constexpr size_t kBacklogBytesMax = 256 * 1024;
 // Of what is sent over links that take much at once. They copy it soon, so that it need not stay in

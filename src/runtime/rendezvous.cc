@@ -78,6 +78,7 @@ std::string make_record(const MeetingRequest& request, const CommunicatorOptions
          "\nwindow_bytes=" + std::to_string(options.window_bytes) +
          "\nflatten_every=" + std::to_string(options.flatten_every) +
          "\ntopology=" + topology_tag(options.topology) + "\ntuning_rules=" + options.tuning_rules +
+         "\ntransport=" + (options.transport == TransportKind::kTcp ? "tcp" : "any") +
          "\naddress=" + address + "\nextra=" + request.extra + "\n";
 }
 
@@ -156,6 +157,7 @@ Status read_members(Progress& progress, Store& store, const MeetingRequest& requ
     }
     meeting.addresses.push_back(field(record, "address"));
     meeting.extras.push_back(field(record, "extra"));
+    meeting.over_tcp |= field(record, "transport") == "tcp";
   }
   return {};
 }
@@ -176,6 +178,24 @@ std::vector<std::pair<ProcessId, int>> other_processes(const Meeting& meeting, P
 }
 
 }  // namespace
+
+Carrier carrier_of(std::span<const int> host_of, bool over_tcp) {
+  const bool together =
+      std::all_of(host_of.begin(), host_of.end(), [](int host) { return host == 0; });
+  if (!together) return Carrier::kWires;
+  return over_tcp ? Carrier::kLoopback : Carrier::kMemory;
+}
+
+SliceLimits slice_limits(const CommunicatorOptions& options, Carrier carrier) {
+  const bool wires = carrier == Carrier::kWires;
+  SliceLimits limits;
+  limits.window_bytes = options.window_bytes;
+  limits.slice_bytes = carrier == Carrier::kMemory ? kSliceBytesInMemory : kSliceBytesOverTcp;
+  limits.least_slice_bytes = wires ? kLeastSliceBytesOnWires : limits.slice_bytes;
+  if (!wires || options.slice_bytes > 0) limits.slice_values = SIZE_MAX;
+  if (options.slice_bytes > 0) limits.slice_bytes = options.slice_bytes;
+  return limits;
+}
 
 Result<Meeting> meet(Progress& progress, Store& store, const MeetingRequest& request,
                      const CommunicatorOptions& options, int64_t deadline_ns) {

@@ -5,9 +5,9 @@
 // options, address and what the caller adds).
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +32,12 @@ struct MeetingRequest {
   const Topology* topology = nullptr;
 };
 
+// What carries a group's messages: links of several hosts, TCP within one, or its memory.
+enum class Carrier : uint8_t { kWires, kLoopback, kMemory };
+
+// `host_of` by member, numbered as they first come up.
+Carrier carrier_of(std::span<const int> host_of, bool over_tcp);
+
 struct Meeting {
   uint64_t group = 0;
   GroupToken token{};
@@ -39,17 +45,12 @@ struct Meeting {
   std::vector<std::string> extras;
   std::vector<ProcessId> processes;
   std::vector<int> host_of;  // by member; numbered as they first come up
-  // No wire between any two members.
-  [[nodiscard]] bool one_host() const {
-    return std::all_of(host_of.begin(), host_of.end(), [](int host) { return host == 0; });
-  }
+  bool over_tcp = false;     // a member takes nothing else
+  [[nodiscard]] Carrier carrier() const { return carrier_of(host_of, over_tcp); }
 };
 
-// How a group of that meeting cuts its messages.
-inline SliceLimits slice_limits(const CommunicatorOptions& options, bool one_host) {
-  return {options.slice_bytes, options.window_bytes,
-          one_host ? kLeastSliceBytesOnOneHost : kLeastSliceBytesOnWires};
-}
+// How a group cuts its messages.
+SliceLimits slice_limits(const CommunicatorOptions& options, Carrier carrier);
 
 // Publishes this member, waits for all others, compares versions and agreed options.
 // kTimeout names the first member that did not come; kDisagreement both values and both members.

@@ -96,7 +96,7 @@ TEST_P(SlowSim, ALinkThatSlowsDownInACallOnlyCostsTime) {
     begun_ns = network.clock().now_ns();
     std::vector<Work> works;
     for (int rank = 0; rank < 3; ++rank) works.push_back(start(rank, cluster.at(rank)));
-    while (network.clock().now_ns() - begun_ns < undisturbed_ns / 3) {
+    while (network.clock().now_ns() - begun_ns < undisturbed_ns / 6) {
       bool moved = false;
       for (int p = 0; p < 3; ++p) moved |= cluster.process(p).node().step();
       if (!moved && !network.advance_to_next_event()) FAIL() << "nothing is under way";

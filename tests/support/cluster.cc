@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "plan/host_topology.h"
 #include "platform/system_clock.h"
+#include "runtime/rendezvous.h"
 #include "support/memory_store.h"
 #include "transport/host_transport.h"
 
@@ -142,7 +143,7 @@ void Cluster::meet_by_stepping() {
     std::vector<int> hosts = number_hosts(names);
     topology = named_or_found(std::move(topology), hosts);
     auto member = std::make_shared<Member>(process, kGroup, rank, std::move(places),
-                                           SliceLimits{options.slice_bytes, options.window_bytes},
+                                           slice_limits(options, Carrier::kWires),
                                            false, std::move(topology));
     member->host_of = std::move(hosts);
     process->node().register_member(member);

@@ -7,11 +7,11 @@
 
 #include "codec/codec.h"
 #include "runtime/compiled_plan.h"
+#include "runtime/rendezvous.h"
+#include "wire/message.h"
 
 namespace tersum {
 namespace {
-
-constexpr size_t kEagerBytes = 64 * 1024;  // what may travel before the receiver is ready
 
 size_t slice_bytes_of(const std::string& spec, size_t count, const SliceLimits& limits) {
   const Codec* codec = find_codec(spec, DataType::kFloat32, ReduceOp::kSum).value();
@@ -25,23 +25,64 @@ size_t slice_bytes_of(const std::string& spec, size_t count, const SliceLimits& 
                   plan->gathered->wire_bytes(plan->slice_values));
 }
 
-TEST(SliceSize, OnOneHostIsWhatMayTravelUnasked) {
-  SliceLimits limits;
-  limits.least_slice_bytes = kLeastSliceBytesOnOneHost;
-  for (const char* spec : {"exact", "bf16", "int8/128", "int4/32", "nvfp4", "int8/128+clip:learned",
-                           "int4/128+clip:learned", "int4/128+adaptive", "int4/1024+sparse:0.2%"}) {
+constexpr const char* kSpecs[] = {"exact",
+                                  "bf16",
+                                  "int8/128",
+                                  "int4/32",
+                                  "nvfp4",
+                                  "int8/128+clip:learned",
+                                  "int4/128+clip:learned",
+                                  "int4/128+adaptive",
+                                  "int4/1024+sparse:0.2%"};
+
+void expect_slices(Carrier carrier, size_t bytes_max) {
+  for (const char* spec : kSpecs) {
     for (const size_t count : {size_t{1} << 18, size_t{1} << 22}) {
-      const size_t bytes = slice_bytes_of(spec, count, limits);
-      EXPECT_LE(bytes, kEagerBytes) << spec << ' ' << count;
-      EXPECT_GT(bytes, kEagerBytes * 9 / 10) << spec << ' ' << count;
+      const size_t bytes = slice_bytes_of(spec, count, slice_limits({}, carrier));
+      EXPECT_LE(bytes, bytes_max) << spec << ' ' << count;
+      EXPECT_GT(bytes, bytes_max * 9 / 10) << spec << ' ' << count;
     }
   }
 }
 
+TEST(SliceSize, InMemoryIsWhatMayTravelUnasked) { expect_slices(Carrier::kMemory, 64 * 1024); }
+
+// A message and its header are one segment: the interface takes packets of 65536 bytes, of which
+// 52 are headers of IP and TCP.
+TEST(SliceSize, OnLoopbackFitsASegment) {
+  expect_slices(Carrier::kLoopback, 63 * 1024);
+  EXPECT_LE(63 * 1024 + kMessageHeaderBytes, size_t{65'536 - 52});
+}
+
 TEST(SliceSize, OnWiresIsASixteenthOfAShortChunk) {
-  const size_t bytes = slice_bytes_of("exact", size_t{1} << 18, {});  // chunks of 512 KiB
-  EXPECT_EQ(bytes, 32u * 1024);
-  EXPECT_EQ(slice_bytes_of("exact", size_t{1} << 13, {}), 8u * 1024);  // of 16 KiB
+  const SliceLimits limits = slice_limits({}, Carrier::kWires);
+  EXPECT_EQ(slice_bytes_of("exact", size_t{1} << 18, limits), 32u * 1024);  // chunks of 512 KiB
+  EXPECT_EQ(slice_bytes_of("exact", size_t{1} << 13, limits), 8u * 1024);   // of 16 KiB
+}
+
+TEST(SliceSize, OnWiresHoldsNoMoreValuesThanLinksMayWaitFor) {
+  const SliceLimits limits = slice_limits({}, Carrier::kWires);
+  EXPECT_EQ(slice_bytes_of("int4/128", size_t{1} << 24, limits), 65'536u / 128 * 66);
+  EXPECT_EQ(slice_bytes_of("exact", size_t{1} << 24, limits), 63u * 1024);
+}
+
+TEST(SliceSize, IsWhatTheProgramNames) {
+  CommunicatorOptions options;
+  options.slice_bytes = 256 * 1024;
+  for (const Carrier carrier : {Carrier::kWires, Carrier::kLoopback, Carrier::kMemory}) {
+    const SliceLimits limits = slice_limits(options, carrier);
+    const size_t bytes = slice_bytes_of("int4/128", size_t{1} << 24, limits);
+    EXPECT_LE(bytes, 256u * 1024);
+    EXPECT_GT(bytes, 255u * 1024);
+  }
+}
+
+TEST(SliceSize, FollowsWhatCarriesTheGroup) {
+  const int together[] = {0, 0, 0}, apart[] = {0, 1, 0};
+  EXPECT_EQ(carrier_of(together, false), Carrier::kMemory);
+  EXPECT_EQ(carrier_of(together, true), Carrier::kLoopback);
+  EXPECT_EQ(carrier_of(apart, false), Carrier::kWires);
+  EXPECT_EQ(carrier_of(apart, true), Carrier::kWires);
 }
 
 }  // namespace
