@@ -1,6 +1,8 @@
 #include "codec/mixed_codec.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -21,12 +23,24 @@ enum Change : uint8_t { kSame = 0, kMore = 1, kLess = 2 };
 
 constexpr size_t kBlockLeast = 32;
 constexpr size_t kBlocksMax = kLayoutValues / kBlockLeast;
+constexpr size_t kCopyPad = 16;
+// Any that many have kCopyPad bytes: a block of one bit a value has 6.
+constexpr size_t kPadBlocks = 3;
 
 // A block and what a change of its bits gains, or loses.
 struct Candidate {
   double value;
   uint16_t block;
 };
+
+// With `padded` up to kCopyPad bytes more than these, which needs no call for the few of a block.
+void copy_codes(std::byte* to, const std::byte* from, size_t bytes, bool padded) {
+  if (!padded) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  for (size_t i = 0; i < bytes; i += kCopyPad) std::memcpy(to + i, from + i, kCopyPad);
+}
 
 // What a section's blocks would lose by each coding, and the choice.
 struct MixedMemory {
@@ -39,7 +53,7 @@ struct MixedMemory {
   std::vector<std::byte> wire[3];  // the section by each coding
   alignas(64) float decoded[kTileMemory];
   // Of a tile: its blocks of each coding.
-  std::byte slices[3][kTileMemory + kScaleBytes * kTileBlocksMax];
+  std::byte slices[3][kTileMemory + kScaleBytes * kTileBlocksMax + kCopyPad];
 };
 
 MixedMemory& mixed_memory() {
@@ -104,7 +118,8 @@ class MixedCodec final : public SectionedCodec {
                                  size_t blocks, float* values, const SlicePlace& place) const;
   const std::byte* decode_tile(const std::byte* map, const std::byte* from, size_t first,
                                size_t here, float* values, const SlicePlace& place) const;
-  std::byte* put_block(const MixedMemory& memory, size_t block, size_t blocks, std::byte* to) const;
+  std::byte* put_blocks(const MixedMemory& memory, size_t blocks, std::byte* map,
+                        std::byte* to) const;
   [[nodiscard]] bool is_written_map(const std::byte* map, size_t count) const;
 
   uint32_t block_;
@@ -134,21 +149,33 @@ struct Crossing {
   double high = std::numeric_limits<double>::infinity();
 };
 
-// Sixteen numbers a block are looked at, and few are left to sort.
+// To within a 256th of what lies between: all are counted once, and few are left to sort. A guess,
+// as numbers are rounded to their bin; pair_within() tells when it does not hold.
 Crossing find_crossing(size_t blocks, const MixedMemory& memory, double least, double most) {
-  constexpr int kHalvings = 8;
-  Crossing crossing{least, most};
-  for (int i = 0; i < kHalvings; ++i) {
-    const double middle = crossing.low + (crossing.high - crossing.low) / 2;
-    size_t above = 0;
-    size_t below = 0;
-    for (size_t b = 0; b < blocks; ++b) {
-      above += memory.gain[b] > middle ? 1 : 0;
-      below += memory.loss[b] < middle ? 1 : 0;
-    }
-    (above > below ? crossing.low : crossing.high) = middle;
+  constexpr int kBins = 256;
+  const double per_bin = (most - least) / kBins;
+  if (!std::isfinite(per_bin) || !std::isnormal(per_bin)) return {};
+  const auto bin_of = [&, bins_per = 1 / per_bin](double value) {
+    const double at = (value - least) * bins_per;
+    if (!(at < kBins)) return size_t{kBins - 1};
+    return at > 0 ? static_cast<size_t>(at) : 0;
+  };
+  std::array<uint32_t, kBins> gains{};
+  std::array<uint32_t, kBins> losses{};
+  for (size_t b = 0; b < blocks; ++b) {
+    ++gains[bin_of(memory.gain[b])];
+    ++losses[bin_of(memory.loss[b])];
   }
-  return crossing;
+  size_t above = blocks;
+  size_t below = 0;
+  size_t bin = 0;
+  for (; bin < kBins && above > below; ++bin) {
+    above -= gains[bin];
+    below += losses[bin];
+  }
+  // They cross within the last bin that was counted; one more on either side is for the rounding.
+  const auto edge = [&](double index) { return least + index * per_bin; };
+  return {edge(static_cast<double>(bin) - 2), edge(static_cast<double>(bin) + 1)};
 }
 
 // The largest first, of equals the first in the array.
@@ -216,22 +243,27 @@ void pair_blocks(size_t blocks, MixedMemory& memory) {
 void MixedCodec::choose(const float* values, size_t blocks, MixedMemory& memory,
                         const SlicePlace& place) const {
   for (size_t change = 0; change < codecs_.size(); ++change) {
-    memory.wire[change].resize(codecs_[change]->wire_bytes(kLayoutValues));
+    memory.wire[change].resize(codecs_[change]->wire_bytes(kLayoutValues) + kCopyPad);
   }
   try_all(values, blocks, memory, place);
   pair_blocks(blocks, memory);
 }
 
-// A block as a slice of its own, from its scale and its codes in the section's slice: they are the
-// same bytes, as blocks are whole groups of codes.
-std::byte* MixedCodec::put_block(const MixedMemory& memory, size_t block, size_t blocks,
-                                 std::byte* to) const {
-  const uint8_t change = memory.change[block];
-  const std::byte* const wire = memory.wire[change].data();
-  const size_t code_bytes = block_bytes_[change] - kScaleBytes;
-  std::memcpy(to, wire + block * kScaleBytes, kScaleBytes);
-  std::memcpy(to + kScaleBytes, wire + blocks * kScaleBytes + block * code_bytes, code_bytes);
-  return to + block_bytes_[change];
+// Blocks as slices of their own, each from its scale and its codes in its section's slice: they are
+// the same bytes, as blocks are whole groups of codes. Returns where they end.
+std::byte* MixedCodec::put_blocks(const MixedMemory& memory, size_t blocks, std::byte* map,
+                                  std::byte* to) const {
+  for (size_t b = 0; b < blocks; ++b) {
+    const uint8_t change = memory.change[b];
+    map[b / 4] |= static_cast<std::byte>(change << (2 * (b % 4)));
+    const size_t code_bytes = block_bytes_[change] - kScaleBytes;
+    const std::byte* const scales = memory.wire[change].data();
+    const std::byte* const codes = scales + blocks * kScaleBytes + b * code_bytes;
+    std::memcpy(to, scales + b * kScaleBytes, kScaleBytes);
+    copy_codes(to + kScaleBytes, codes, code_bytes, b + kPadBlocks < blocks);
+    to += block_bytes_[change];
+  }
+  return to;
 }
 
 void MixedCodec::encode_section(const float* values, size_t count, std::byte* wire,
@@ -240,22 +272,33 @@ void MixedCodec::encode_section(const float* values, size_t count, std::byte* wi
   const size_t whole = count / block_;
   choose(values, whole, memory, place);
   std::fill_n(wire, map_bytes(count), std::byte{0});
-  std::byte* to = wire + map_bytes(count);
-  for (size_t b = 0; b < whole; ++b) {
-    wire[b / 4] |= static_cast<std::byte>(memory.change[b] << (2 * (b % 4)));
-    to = put_block(memory, b, whole, to);
-  }
+  std::byte* const to = put_blocks(memory, whole, wire, wire + map_bytes(count));
   if (whole * block_ == count) return;
   codecs_[kSame]->encode(values + whole * block_, count - whole * block_, to,
                          place_of(whole, place));
 }
 
-// With another map the blocks would end elsewhere than the section.
+// With another map the blocks would end elsewhere than the section. Bits 01 are more, 10 less, 11
+// nothing; 32 blocks at once.
 bool MixedCodec::is_written_map(const std::byte* map, size_t count) const {
-  size_t numbers[4] = {};
-  for (size_t b = 0; b < blocks_of(count); ++b) ++numbers[change_of(map, b)];
+  constexpr uint64_t kLowBits = 0x5555'5555'5555'5555;
+  const size_t bytes = map_bytes(count);
+  int more = 0;
+  int less = 0;
+  bool known = true;
+  for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
+    uint64_t changes = 0;
+    std::memcpy(&changes, map + at, std::min(sizeof(changes), bytes - at));
+    const size_t here = std::min(blocks_of(count) - 4 * at, size_t{32});
+    changes &= ~uint64_t{0} >> (64 - 2 * here);
+    const uint64_t low = changes & kLowBits;
+    const uint64_t high = (changes >> 1) & kLowBits;
+    known &= (low & high) == 0;
+    more += std::popcount(low);
+    less += std::popcount(high);
+  }
   const bool short_is_same = count % block_ == 0 || change_of(map, blocks_of(count) - 1) == kSame;
-  return numbers[kMore] == numbers[kLess] && numbers[3] == 0 && short_is_same;
+  return known && more == less && short_is_same;
 }
 
 // Blocks first..first+blocks-1, which are not turned: `from` is where their bytes begin. Returns
@@ -284,6 +327,7 @@ const std::byte* MixedCodec::decode_tile(const std::byte* map, const std::byte* 
   TileTransform transform;
   codecs_[kSame]->put_transform(place, transform);
   const bool stands = transform.diagonal != nullptr;
+  const bool padded = !stands;  // else what is between blocks stays zero
   std::array<size_t, 3> own{};
   for (size_t b = 0; b < here; ++b) ++own[change_of(map, first + b)];
   const auto size_of = [&](size_t change) { return stands ? here : own[change]; };
@@ -297,8 +341,8 @@ const std::byte* MixedCodec::decode_tile(const std::byte* map, const std::byte* 
     const size_t code_bytes = block_bytes_[change] - kScaleBytes;
     std::byte* const slice = memory.slices[change];
     std::memcpy(slice + at * kScaleBytes, from, kScaleBytes);
-    std::memcpy(slice + size_of(change) * kScaleBytes + at * code_bytes, from + kScaleBytes,
-                code_bytes);
+    copy_codes(slice + size_of(change) * kScaleBytes + at * code_bytes, from + kScaleBytes,
+               code_bytes, padded && b + kPadBlocks < here);
     from += block_bytes_[change];
   }
   for (size_t change = 0; change < own.size(); ++change) {
