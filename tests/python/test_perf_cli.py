@@ -273,6 +273,17 @@ def test_short_calls_are_held_to_the_bound_of_the_plan_that_they_take() -> None:
     assert "# wrong elements: 0" in done.stdout
 
 
+@pytest.mark.parametrize("op", ["all_reduce", "reduce_scatter"])
+def test_formats_with_one_scale_for_a_call_are_held_to_that(op: str) -> None:
+    # The largest of all values is 2.6 times that of a block.
+    done = perf(
+        *("--op", op, "--codec", "sum8:tensor,sum:exp", "--transport", "tcp", "--iters", "1"),
+        *("--min-bytes", "1M", "--max-bytes", "1M", "--warmup", "1"),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "# wrong elements: 0" in done.stdout
+
+
 @pytest.mark.parametrize("behind_line", [0, 2, 16, 62])
 def test_measured_arrays_begin_on_cache_lines(behind_line: int) -> None:
     memory = np.empty(64 + 64 + 2 * 1001, np.uint8)

@@ -170,9 +170,14 @@ def _check(
     contender.prepare(case.x, case.out)()
     wrong = _different(group, case.out) if options.op in SAME_EVERYWHERE else 0
     error = 0.0
+    # Formats with one scale for a call know no smaller reach than that.
+    of_call = _largest(group, np.asarray([np.abs(case.x.astype(np.float64)).max(initial=0)]))[0]
     for piece in case.pieces:
         result = case.out[piece.begin : piece.end]
-        bound = _bounds(group, contender, piece.oracle, case.elements, options)
+        oracle = piece.oracle
+        if contender.codec.startswith(("sum8:tensor", "sum:exp")):
+            oracle = oracle._replace(absmax=np.full_like(oracle.absmax, of_call))
+        bound = _bounds(group, contender, oracle, case.elements, options)
         wrong += perf_data.count_wrong(result, piece.oracle, bound)
         error = max(error, perf_data.relative_error(result, piece.oracle))
     worst = _largest(group, np.asarray([error]))[0]
