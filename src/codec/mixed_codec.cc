@@ -33,6 +33,31 @@ struct Candidate {
   uint16_t block;
 };
 
+struct MapCounts {
+  size_t more = 0;
+  size_t less = 0;
+  size_t unknown = 0;
+};
+
+// Of the first `blocks` of a map: bits 01 are more, 10 less, 11 nothing. 32 blocks at once.
+MapCounts count_changes(const std::byte* map, size_t blocks) {
+  constexpr size_t kAtOnce = 32;
+  constexpr uint64_t kLowBits = 0x5555'5555'5555'5555;
+  MapCounts counts;
+  for (size_t b = 0; b < blocks; b += kAtOnce) {
+    const size_t here = std::min(blocks - b, kAtOnce);
+    uint64_t changes = 0;
+    std::memcpy(&changes, map + b / 4, (here + 3) / 4);
+    changes &= ~uint64_t{0} >> (64 - 2 * here);
+    const uint64_t low = changes & kLowBits;
+    const uint64_t high = (changes >> 1) & kLowBits;
+    counts.unknown += static_cast<size_t>(std::popcount(low & high));
+    counts.more += static_cast<size_t>(std::popcount(low & ~high));
+    counts.less += static_cast<size_t>(std::popcount(high & ~low));
+  }
+  return counts;
+}
+
 // With `padded` up to kCopyPad bytes more than these, which needs no call for the few of a block.
 void copy_codes(std::byte* to, const std::byte* from, size_t bytes, bool padded) {
   if (!padded) {
@@ -278,27 +303,12 @@ void MixedCodec::encode_section(const float* values, size_t count, std::byte* wi
                          place_of(whole, place));
 }
 
-// With another map the blocks would end elsewhere than the section. Bits 01 are more, 10 less, 11
-// nothing; 32 blocks at once.
+// With another map the blocks would end elsewhere than the section.
 bool MixedCodec::is_written_map(const std::byte* map, size_t count) const {
-  constexpr uint64_t kLowBits = 0x5555'5555'5555'5555;
-  const size_t bytes = map_bytes(count);
-  int more = 0;
-  int less = 0;
-  bool known = true;
-  for (size_t at = 0; at < bytes; at += sizeof(uint64_t)) {
-    uint64_t changes = 0;
-    std::memcpy(&changes, map + at, std::min(sizeof(changes), bytes - at));
-    const size_t here = std::min(blocks_of(count) - 4 * at, size_t{32});
-    changes &= ~uint64_t{0} >> (64 - 2 * here);
-    const uint64_t low = changes & kLowBits;
-    const uint64_t high = (changes >> 1) & kLowBits;
-    known &= (low & high) == 0;
-    more += std::popcount(low);
-    less += std::popcount(high);
-  }
-  const bool short_is_same = count % block_ == 0 || change_of(map, blocks_of(count) - 1) == kSame;
-  return known && more == less && short_is_same;
+  const size_t blocks = blocks_of(count);
+  const MapCounts counts = count_changes(map, blocks);
+  const bool short_is_same = count % block_ == 0 || change_of(map, blocks - 1) == kSame;
+  return counts.unknown == 0 && counts.more == counts.less && short_is_same;
 }
 
 // Blocks first..first+blocks-1, which are not turned: `from` is where their bytes begin. Returns
@@ -379,7 +389,9 @@ void MixedCodec::decode_section(const std::byte* wire, size_t count, size_t begi
   }
   const std::byte* from = wire + map_bytes(count);
   const size_t first = begin / block_;
-  for (size_t b = 0; b < first; ++b) from += block_bytes_[change_of(wire, b)];
+  const MapCounts before = count_changes(wire, first);
+  from += (first - before.more - before.less) * block_bytes_[kSame] +
+          before.more * block_bytes_[kMore] + before.less * block_bytes_[kLess];
   const size_t whole = part / block_;
   from = turns_ ? decode_turned(wire, from, first, whole, values, place)
                 : decode_whole(wire, from, first, whole, values);
