@@ -75,7 +75,7 @@ inline constexpr size_t kSliceBytesInMemory = 64 * 1024;
 // four ranks there reduce 1 MiB of int8 in 0.7 ms with slices of 63 KiB, in 0.9 with 64.
 inline constexpr size_t kSliceBytesOverTcp = 63 * 1024;
 // On wires a rank must not code for long without serving its links. Two ranks, 64 MiB of int4 at
-// 5 Gbit/s: 1.01 times the wire's time with this, 1.13 with slices of 64 KiB, twice as many values.
+// 5 Gbit/s: 1.03 times the wire's time with this, 1.13 with slices of 64 KiB, twice as many values.
 inline constexpr size_t kSliceValuesOnWires = 64 * 1024;
 
 struct SliceLimits {

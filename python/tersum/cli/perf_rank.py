@@ -170,12 +170,12 @@ def _check(
     contender.prepare(case.x, case.out)()
     wrong = _different(group, case.out) if options.op in SAME_EVERYWHERE else 0
     error = 0.0
-    # Formats with one scale for a call know no smaller reach than that.
-    of_call = _largest(group, np.asarray([np.abs(case.x.astype(np.float64)).max(initial=0)]))[0]
+    one_scale = contender.codec.startswith(("sum8:tensor", "sum:exp"))
+    of_call = _largest(group, np.asarray([_absmax(case.x)]))[0] if one_scale else 0.0
     for piece in case.pieces:
         result = case.out[piece.begin : piece.end]
         oracle = piece.oracle
-        if contender.codec.startswith(("sum8:tensor", "sum:exp")):
+        if one_scale:
             oracle = oracle._replace(absmax=np.full_like(oracle.absmax, of_call))
         bound = _bounds(group, contender, oracle, case.elements, options)
         wrong += perf_data.count_wrong(result, piece.oracle, bound)
@@ -183,6 +183,10 @@ def _check(
     worst = _largest(group, np.asarray([error]))[0]
     total = group.all_reduce(np.asarray([wrong], np.int64), codec="exact")[0]
     return float(worst), int(total)
+
+
+def _absmax(values: Values) -> float:
+    return max(float(values.max()), -float(values.min()))
 
 
 def _different(group: Communicator, out: Values) -> int:
