@@ -73,8 +73,8 @@ std::string topology_tag(const std::string& topology) {
 std::string make_record(const MeetingRequest& request, const CommunicatorOptions& options,
                         const std::string& address) {
   return "wire_version=" + std::to_string(kWireVersion) +
-         "\nsize=" + std::to_string(request.count) +
-         "\nslice_bytes=" + std::to_string(options.slice_bytes) +
+         "\nsize=" + std::to_string(request.count) + "\nslice_bytes=" +
+         (options.slice_bytes > 0 ? std::to_string(options.slice_bytes) : "the default") +
          "\nwindow_bytes=" + std::to_string(options.window_bytes) +
          "\nflatten_every=" + std::to_string(options.flatten_every) +
          "\ntopology=" + topology_tag(options.topology) + "\ntuning_rules=" + options.tuning_rules +

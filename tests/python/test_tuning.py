@@ -223,13 +223,16 @@ def test_numbers_of_the_environment_are_obeyed_or_refused(
     tersum.Communicator(0, 1).close()
 
 
-def test_slices_of_the_environment_come_before_the_programs(ranks: Any) -> None:
+@pytest.mark.parametrize(("named", "shown"), [(16384, "16384"), (0, "the default")])
+def test_slices_of_the_environment_come_before_the_programs(
+    ranks: Any, named: int, shown: str
+) -> None:
     ranks.start(
         2,
-        """
+        f"""
         os.environ["TERSUM_SLICE_BYTES"] = "8192" if rank == 0 else ""
         try:
-            tersum.Communicator(rank, size, store, slice_bytes=16384)
+            tersum.Communicator(rank, size, store, slice_bytes={named})
         except tersum.DisagreementError as error:
             say(error)
         """,
@@ -237,7 +240,7 @@ def test_slices_of_the_environment_come_before_the_programs(ranks: Any) -> None:
     for rank in range(2):
         status, out, err = ranks.finish(rank)
         assert status == 0, err
-        for own, value in ((0, 8192), (1, 16384)):
+        for own, value in ((0, "8192"), (1, shown)):
             assert f"rank {own} has {value}" in out
         assert "disagree on slice_bytes" in out
 
