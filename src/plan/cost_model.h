@@ -54,9 +54,9 @@ struct MachineRates {
   int cores = 1;           // of a machine
   // All hosts are namespaces of one machine (`tersum perf --topology`): they share its cores.
   bool one_machine = false;
-  // On the wire, and between hosts of values, as the executor cuts chunks (compiled_plan.h).
+  // As the executor cuts chunks (compiled_plan.h): on the wire, and the values of it between hosts.
   size_t slice_bytes = 63 * 1024;
-  size_t slice_value_bytes = 256 * 1024;
+  size_t slice_values = 63 * 1024;
 };
 
 enum class CostTerm { kWire, kCodec, kTransport, kMemory, kLatency };

@@ -35,8 +35,9 @@ void CostTally::set_slices(double value_bytes) {
   const double wanted = std::max(wire_bytes_ / kSlicesPerChunk, kSliceBytesMin);
   slice_bytes_ = std::min({wanted, static_cast<double>(request_.machine.slice_bytes), wire_bytes_});
   if (topology_.host_count() > 1) {
-    const double most = static_cast<double>(request_.machine.slice_value_bytes);
-    slice_bytes_ = std::min(slice_bytes_, most * request_.codec.wire_ratio);
+    const double most = static_cast<double>(request_.machine.slice_values);
+    slice_bytes_ =
+        std::min(slice_bytes_, most * request_.element_bytes * request_.codec.wire_ratio);
   }
   slices_ = std::ceil(wire_bytes_ / slice_bytes_);
   slice_values_ = value_bytes * slice_bytes_ / wire_bytes_;

@@ -264,7 +264,8 @@ Result<Communicator> CommunicatorImpl::split(int color, int key) {
   }
   const uint64_t group = derive_group_id(member_->group, split_number, color);
   std::vector<int> hosts = hosts_of_part(member_->host_of, old_ranks);
-  // As a group has them that met as one: the same messages, and a tuning that holds for both.
+  // As a group has them that met as one, where none of the whole insists on TCP or all do: the same
+  // messages, and a tuning that holds for both.
   const SliceLimits limits = hosts.empty()
                                  ? member_->limits
                                  : slice_limits(options_, carrier_of(hosts, member_->over_tcp));

@@ -76,7 +76,8 @@ inline constexpr size_t kSliceBytesInMemory = 64 * 1024;
 inline constexpr size_t kSliceBytesOverTcp = 63 * 1024;
 // On wires a rank must not code for long without serving its links. Two ranks, 64 MiB of int4 at
 // 5 Gbit/s: 1.03 times the wire's time with this, 1.13 with slices of 64 KiB, twice as many values.
-inline constexpr size_t kSliceValuesOnWires = 64 * 1024;
+// No more than a section of +sparse, which would leave a short one with a budget of its own.
+inline constexpr size_t kSliceValuesOnWires = 63 * 1024;
 
 struct SliceLimits {
   size_t slice_bytes = kSliceBytesOverTcp;

@@ -179,18 +179,18 @@ std::vector<std::pair<ProcessId, int>> other_processes(const Meeting& meeting, P
 
 }  // namespace
 
-Carrier carrier_of(std::span<const int> host_of, bool over_tcp) {
+GroupCarrier carrier_of(std::span<const int> host_of, bool over_tcp) {
   const bool together =
       std::all_of(host_of.begin(), host_of.end(), [](int host) { return host == 0; });
-  if (!together) return Carrier::kWires;
-  return over_tcp ? Carrier::kLoopback : Carrier::kMemory;
+  if (!together) return GroupCarrier::kWires;
+  return over_tcp ? GroupCarrier::kLoopback : GroupCarrier::kMemory;
 }
 
-SliceLimits slice_limits(const CommunicatorOptions& options, Carrier carrier) {
-  const bool wires = carrier == Carrier::kWires;
+SliceLimits slice_limits(const CommunicatorOptions& options, GroupCarrier carrier) {
+  const bool wires = carrier == GroupCarrier::kWires;
   SliceLimits limits;
   limits.window_bytes = options.window_bytes;
-  limits.slice_bytes = carrier == Carrier::kMemory ? kSliceBytesInMemory : kSliceBytesOverTcp;
+  limits.slice_bytes = carrier == GroupCarrier::kMemory ? kSliceBytesInMemory : kSliceBytesOverTcp;
   limits.least_slice_bytes = wires ? kLeastSliceBytesOnWires : limits.slice_bytes;
   if (!wires || options.slice_bytes > 0) limits.slice_values = SIZE_MAX;
   if (options.slice_bytes > 0) limits.slice_bytes = options.slice_bytes;

@@ -33,10 +33,10 @@ struct MeetingRequest {
 };
 
 // What carries a group's messages: links of several hosts, TCP within one, or its memory.
-enum class Carrier : uint8_t { kWires, kLoopback, kMemory };
+enum class GroupCarrier : uint8_t { kWires, kLoopback, kMemory };
 
 // `host_of` by member, numbered as they first come up.
-Carrier carrier_of(std::span<const int> host_of, bool over_tcp);
+GroupCarrier carrier_of(std::span<const int> host_of, bool over_tcp);
 
 struct Meeting {
   uint64_t group = 0;
@@ -46,11 +46,11 @@ struct Meeting {
   std::vector<ProcessId> processes;
   std::vector<int> host_of;  // by member; numbered as they first come up
   bool over_tcp = false;     // a member takes nothing else
-  [[nodiscard]] Carrier carrier() const { return carrier_of(host_of, over_tcp); }
+  [[nodiscard]] GroupCarrier carrier() const { return carrier_of(host_of, over_tcp); }
 };
 
 // How a group cuts its messages.
-SliceLimits slice_limits(const CommunicatorOptions& options, Carrier carrier);
+SliceLimits slice_limits(const CommunicatorOptions& options, GroupCarrier carrier);
 
 // Publishes this member, waits for all others, compares versions and agreed options.
 // kTimeout names the first member that did not come; kDisagreement both values and both members.

@@ -143,7 +143,7 @@ void Cluster::meet_by_stepping() {
     std::vector<int> hosts = number_hosts(names);
     topology = named_or_found(std::move(topology), hosts);
     auto member = std::make_shared<Member>(process, kGroup, rank, std::move(places),
-                                           slice_limits(options, Carrier::kWires), false,
+                                           slice_limits(options, GroupCarrier::kWires), false,
                                            std::move(topology));
     member->host_of = std::move(hosts);
     process->node().register_member(member);

@@ -35,7 +35,7 @@ constexpr const char* kSpecs[] = {"exact",
                                   "int4/128+adaptive",
                                   "int4/1024+sparse:0.2%"};
 
-void expect_slices(Carrier carrier, size_t bytes_max) {
+void expect_slices(GroupCarrier carrier, size_t bytes_max) {
   for (const char* spec : kSpecs) {
     for (const size_t count : {size_t{1} << 18, size_t{1} << 22}) {
       const size_t bytes = slice_bytes_of(spec, count, slice_limits({}, carrier));
@@ -45,31 +45,32 @@ void expect_slices(Carrier carrier, size_t bytes_max) {
   }
 }
 
-TEST(SliceSize, InMemoryIsWhatMayTravelUnasked) { expect_slices(Carrier::kMemory, 64 * 1024); }
+TEST(SliceSize, InMemoryIsWhatMayTravelUnasked) { expect_slices(GroupCarrier::kMemory, 64 * 1024); }
 
 // A message and its header are one segment: the interface takes packets of 65536 bytes, of which
 // 52 are headers of IP and TCP.
 TEST(SliceSize, OnLoopbackFitsASegment) {
-  expect_slices(Carrier::kLoopback, 63 * 1024);
+  expect_slices(GroupCarrier::kLoopback, 63 * 1024);
   EXPECT_LE(63 * 1024 + kMessageHeaderBytes, size_t{65'536 - 52});
 }
 
 TEST(SliceSize, OnWiresIsASixteenthOfAShortChunk) {
-  const SliceLimits limits = slice_limits({}, Carrier::kWires);
+  const SliceLimits limits = slice_limits({}, GroupCarrier::kWires);
   EXPECT_EQ(slice_bytes_of("exact", size_t{1} << 18, limits), 32u * 1024);  // chunks of 512 KiB
   EXPECT_EQ(slice_bytes_of("exact", size_t{1} << 13, limits), 8u * 1024);   // of 16 KiB
 }
 
 TEST(SliceSize, OnWiresHoldsNoMoreValuesThanLinksMayWaitFor) {
-  const SliceLimits limits = slice_limits({}, Carrier::kWires);
-  EXPECT_EQ(slice_bytes_of("int4/128", size_t{1} << 24, limits), 65'536u / 128 * 66);
+  const SliceLimits limits = slice_limits({}, GroupCarrier::kWires);
+  EXPECT_EQ(slice_bytes_of("int4/128", size_t{1} << 24, limits), 64'512u / 128 * 66);
   EXPECT_EQ(slice_bytes_of("exact", size_t{1} << 24, limits), 63u * 1024);
 }
 
 TEST(SliceSize, IsWhatTheProgramNames) {
   CommunicatorOptions options;
   options.slice_bytes = 256 * 1024;
-  for (const Carrier carrier : {Carrier::kWires, Carrier::kLoopback, Carrier::kMemory}) {
+  for (const GroupCarrier carrier :
+       {GroupCarrier::kWires, GroupCarrier::kLoopback, GroupCarrier::kMemory}) {
     const SliceLimits limits = slice_limits(options, carrier);
     const size_t bytes = slice_bytes_of("int4/128", size_t{1} << 24, limits);
     EXPECT_LE(bytes, 256u * 1024);
@@ -79,10 +80,10 @@ TEST(SliceSize, IsWhatTheProgramNames) {
 
 TEST(SliceSize, FollowsWhatCarriesTheGroup) {
   const int together[] = {0, 0, 0}, apart[] = {0, 1, 0};
-  EXPECT_EQ(carrier_of(together, false), Carrier::kMemory);
-  EXPECT_EQ(carrier_of(together, true), Carrier::kLoopback);
-  EXPECT_EQ(carrier_of(apart, false), Carrier::kWires);
-  EXPECT_EQ(carrier_of(apart, true), Carrier::kWires);
+  EXPECT_EQ(carrier_of(together, false), GroupCarrier::kMemory);
+  EXPECT_EQ(carrier_of(together, true), GroupCarrier::kLoopback);
+  EXPECT_EQ(carrier_of(apart, false), GroupCarrier::kWires);
+  EXPECT_EQ(carrier_of(apart, true), GroupCarrier::kWires);
 }
 
 }  // namespace
