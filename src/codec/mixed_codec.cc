@@ -186,7 +186,7 @@ struct Crossing {
 Crossing find_crossing(size_t blocks, const MixedMemory& memory, double least, double most) {
   constexpr int kBins = 256;
   const double per_bin = (most - least) / kBins;
-  if (!std::isfinite(per_bin) || !std::isnormal(per_bin)) return {};
+  if (!std::isnormal(per_bin)) return {};
   const auto bin_of = [&, bins_per = 1 / per_bin](double value) {
     const double at = (value - least) * bins_per;
     if (!(at < kBins)) return size_t{kBins - 1};
@@ -344,7 +344,6 @@ const std::byte* MixedCodec::decode_tile(const std::byte* map, const std::byte* 
   TileTransform transform;
   codecs_[kSame]->put_transform(place, transform);
   const bool stands = transform.diagonal != nullptr;
-  const bool padded = !stands;  // else what is between blocks stays zero
   std::array<size_t, 3> own{};
   for (size_t b = 0; b < here; ++b) ++own[change_of(map, first + b)];
   const auto size_of = [&](size_t change) { return stands ? here : own[change]; };
@@ -359,7 +358,7 @@ const std::byte* MixedCodec::decode_tile(const std::byte* map, const std::byte* 
     std::byte* const slice = memory.slices[change];
     std::memcpy(slice + at * kScaleBytes, from, kScaleBytes);
     copy_codes(slice + size_of(change) * kScaleBytes + at * code_bytes, from + kScaleBytes,
-               code_bytes, padded && b + kPadBlocks < here);
+               code_bytes, !stands && b + kPadBlocks < here);
     from += block_bytes_[change];
   }
   for (size_t change = 0; change < own.size(); ++change) {

@@ -275,7 +275,7 @@ def test_short_calls_are_held_to_the_bound_of_the_plan_that_they_take() -> None:
 
 @pytest.mark.parametrize("op", ["all_reduce", "reduce_scatter"])
 def test_formats_with_one_scale_for_a_call_are_held_to_that(op: str) -> None:
-    # The largest of all values is 2.6 times that of a block.
+    # The scale is for the largest of all values, which few blocks have.
     done = perf(
         *("--op", op, "--codec", "sum8:tensor,sum:exp", "--transport", "tcp", "--iters", "1"),
         *("--min-bytes", "1M", "--max-bytes", "1M", "--warmup", "1"),
