@@ -15,7 +15,7 @@ import pytest
 
 import tersum
 from tersum.cli import shaped_link
-from tersum.cli.network_namespaces import NamespaceError, packet_bytes_max
+from tersum.cli.network_namespaces import NamespaceError, keeps_order, packet_bytes_max
 from tersum.cli.shaped_link import ShapedLink, parse_rate, wire_seconds
 
 REASON = shaped_link.unavailable_reason()
@@ -107,6 +107,33 @@ def test_every_port_takes_packets_for_its_rate() -> None:
                 argv = ["ip", "-n", name, "-details", "link", "show", link.interface]
                 shown = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
                 assert f"gso_max_size {packet_bytes} " in shown
+
+
+@pytest.mark.parametrize(
+    ("rate", "ordered"),
+    [(50 * 10**6, True), (10**9, True), (2 * 10**9, True), (5 * 10**9, False), (10**10, False)],
+)
+def test_one_core_takes_what_a_slow_link_brings(rate: int, ordered: bool) -> None:
+    assert keeps_order(rate, 72 * 1024) is ordered
+
+
+@needs_links
+def test_packets_of_a_slow_link_keep_their_order() -> None:
+    with ShapedLink(ranks=3, rate="1gbit") as link:
+        name, port = link.namespaces[0], f"/sys/class/net/{link.interface}/queues/rx-0/rps_cpus"
+        argv = ["ip", "netns", "exec", name, "cat", port]
+        cores = subprocess.run(argv, capture_output=True, text=True, check=False)
+        if cores.returncode != 0:
+            pytest.skip(f"this kernel does not steer packets: {cores.stderr.strip()}")
+        assert int(cores.stdout.replace(",", ""), 16).bit_count() == 1
+        throughput(link, 0, 1, 1_600)
+        counters = ["ip", "netns", "exec", name, "cat", "/proc/net/netstat"]
+        shown = subprocess.run(counters, capture_output=True, text=True, check=True).stdout
+        names, values = (line.split() for line in shown.splitlines() if line.startswith("TcpExt:"))
+        assert values[names.index("TCPSACKReorder")] == "0"
+        link.set_rate("5gbit")
+        cores = subprocess.run(argv, capture_output=True, text=True, check=True)
+        assert int(cores.stdout.replace(",", ""), 16) == 0
 
 
 def test_bad_arguments() -> None:
