@@ -18,6 +18,7 @@ struct TopologyWire {
   int right = 0;
   double bits_per_s = 0;
   double latency_us = 0;
+  double burst_bytes = 0;  // what passes at once after a rest; 0: nothing
 };
 
 struct TopologyInfo {

@@ -71,7 +71,7 @@ void codec_error_bounds(const std::string& spec, const std::string& dtype, Doubl
   }
 }
 
-using Wire = std::tuple<int, int, double, double>;
+using Wire = std::tuple<int, int, double, double, double>;
 using TopologyParts = std::tuple<std::string, int, std::vector<int>, std::vector<std::string>,
                                  std::vector<std::string>, std::vector<Wire>, std::vector<int>>;
 
@@ -79,7 +79,8 @@ TopologyParts topology_parts(const std::string& text, const std::string& rate, d
   TopologyInfo info = value_or_throw(read_topology(text, rate, latency_us));
   std::vector<Wire> wires;
   for (const TopologyWire& wire : info.wires) {
-    wires.emplace_back(wire.left, wire.right, wire.bits_per_s, wire.latency_us);
+    wires.emplace_back(wire.left, wire.right, wire.bits_per_s, wire.latency_us,
+                       wire.burst_bytes);
   }
   const auto ranks = static_cast<int>(info.host_of.size());
   return {info.name,

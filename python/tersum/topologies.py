@@ -12,11 +12,13 @@ from tersum.errors import InvalidArgumentError
 
 class TopologyLink(TypedDict):
     """Two nodes (hosts first, then switches, by index) and the wire that joins them, which carries
-    ``bits_per_s`` in each direction."""
+    ``bits_per_s`` in each direction. ``burst_bytes``: a token bucket's, which passes at once after
+    a rest; 0 where there is none."""
 
     between: tuple[int, int]
     bits_per_s: float
     latency_us: float
+    burst_bytes: float
 
 
 class TopologyShape(TypedDict):
@@ -58,8 +60,13 @@ def read_topology(topology: str, rate: str = "1gbit", latency_us: float = 20) ->
         hosts=hosts,
         switches=switches,
         links=[
-            TopologyLink(between=(left, right), bits_per_s=bits_per_s, latency_us=latency)
-            for left, right, bits_per_s, latency in links
+            TopologyLink(
+                between=(left, right),
+                bits_per_s=bits_per_s,
+                latency_us=latency,
+                burst_bytes=burst,
+            )
+            for left, right, bits_per_s, latency, burst in links
         ],
         dims=dims,
     )
@@ -85,6 +92,7 @@ def describe_topology(shape: TopologyShape) -> str:
                     "between": [nodes[end] for end in link["between"]],
                     "rate": f"{link['bits_per_s']:.0f}bit",
                     "latency_us": link["latency_us"],
+                    "burst_bytes": link["burst_bytes"],
                 }
                 for link in shape["links"]
             ],

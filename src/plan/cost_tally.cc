@@ -42,6 +42,7 @@ void CostTally::set_slices(double value_bytes) {
   slices_ = std::ceil(wire_bytes_ / slice_bytes_);
   slice_values_ = value_bytes * slice_bytes_ / wire_bytes_;
   slowest_s_per_byte_ = 0;
+  burst_bytes_ = 0;
 }
 
 double CostTally::combine_s(double value_bytes, int peers) const {
@@ -88,15 +89,20 @@ CostTally::Reached CostTally::after_hop(const Reached& before, int from, int to,
   double s_per_byte = 0;
   double latency_s = machine.local_latency_s;
   double core_s_per_byte = machine.read_s_per_byte;
+  double burst_bytes = 0;
   if (topology_.host_of[at(from)] != topology_.host_of[at(to)]) {
     s_per_byte = 1 / (topology_.path_rate(from, to) * machine.goodput);
     latency_s = topology_.path_latency_s(from, to);
     core_s_per_byte = machine.send_s_per_byte + machine.receive_s_per_byte;
+    burst_bytes = topology_.path_burst_bytes(from, to) * machine.goodput;
   }
-  slowest_s_per_byte_ = std::max(slowest_s_per_byte_, s_per_byte);
+  if (s_per_byte > slowest_s_per_byte_) {
+    slowest_s_per_byte_ = s_per_byte;
+    burst_bytes_ = burst_bytes;
+  }
   const double still = latency_s + 2 * machine.message_s + slice_bytes_ * core_s_per_byte + work_s;
-  return {before.time_s + still + slice_bytes_ * s_per_byte, before.still_s + still,
-          before.hops + 1};
+  const double sending = std::max(slice_bytes_ - burst_bytes, 0.0) * s_per_byte;
+  return {before.time_s + still + sending, before.still_s + still, before.hops + 1};
 }
 
 void CostTally::follow_reduce(const ChunkTree& tree) {
@@ -136,8 +142,8 @@ void CostTally::follow_chunk(const ChunkTree& tree, bool hands_out) {
 }
 
 void CostTally::keep_longest(const Reached& reached) {
-  const double alone =
-      reached.time_s + std::max(wire_bytes_ - slice_bytes_, 0.0) * slowest_s_per_byte_;
+  const double waiting_bytes = wire_bytes_ - std::max(slice_bytes_, burst_bytes_);
+  const double alone = reached.time_s + std::max(waiting_bytes, 0.0) * slowest_s_per_byte_;
   if (alone <= longest_.time_s) return;
   const double hop_s = reached.still_s / std::max(reached.hops, 1);
   const double ends_s = hop_s + seconds(slice_values_, request_.codec.encode) +

@@ -80,6 +80,7 @@ class CostTally {
   double slice_values_ = 0;  // bytes of values
   double slices_ = 1;
   double slowest_s_per_byte_ = 0;
+  double burst_bytes_ = 0;  // payload that passes the slowest path at once
   std::vector<Reached> reached_;
   std::vector<int> children_;
 };

@@ -41,8 +41,8 @@ std::shared_ptr<const Topology> topology_of_hosts(std::span<const int> host_of) 
   topology->switches.emplace_back("network");
   for (int host = 0; host < hosts; ++host) {
     topology->hosts.push_back("host" + std::to_string(host));
-    topology->links.push_back({host, hosts, kUnknownBytesPerSecond, 0});
-    topology->links.push_back({hosts, host, kUnknownBytesPerSecond, 0});
+    topology->links.push_back({host, hosts, kUnknownBytesPerSecond, 0, 0});
+    topology->links.push_back({hosts, host, kUnknownBytesPerSecond, 0, 0});
   }
   int culprit = -1;
   TERSUM_CHECK(complete_topology(*topology, culprit).ok());

@@ -133,6 +133,14 @@ double Topology::path_latency_s(int rank_a, int rank_b) const {
   return latency;
 }
 
+double Topology::path_burst_bytes(int rank_a, int rank_b) const {
+  const std::vector<size_t> passed = path(host_of[at(rank_a)], host_of[at(rank_b)]);
+  if (passed.empty()) return 0;
+  double burst = std::numeric_limits<double>::infinity();
+  for (const size_t link : passed) burst = std::min(burst, links[link].burst_bytes);
+  return burst;
+}
+
 std::vector<int> Topology::host_distances(int host) const {
   std::vector<int> distance(hosts.size(), -1);
   std::vector<int> queue{host};

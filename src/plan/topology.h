@@ -26,6 +26,8 @@ struct TopologyLink {
   int to = 0;
   double bytes_per_s = 0;
   double latency_s = 0;
+  // A token bucket's: what passes at once after a rest; 0 where a link only has its rate.
+  double burst_bytes = 0;
   friend bool operator==(const TopologyLink&, const TopologyLink&) = default;
 };
 
@@ -66,9 +68,10 @@ struct Topology {
   // are. Empty for a host and itself.
   [[nodiscard]] std::vector<size_t> path(int host_a, int host_b) const;
   // Of the path between adjacent ranks: the slowest link's bytes per second, and the latencies'
-  // sum. Infinite and 0 within a host.
+  // sum, and the smallest burst. Infinite, 0 and 0 within a host.
   [[nodiscard]] double path_rate(int rank_a, int rank_b) const;
   [[nodiscard]] double path_latency_s(int rank_a, int rank_b) const;
+  [[nodiscard]] double path_burst_bytes(int rank_a, int rank_b) const;
 
   // For each rank, the adjacent rank to which `from` passes what is meant for it: the rank itself
   // when it is adjacent, else one that is nearer to it. `from` itself for `from`.

@@ -26,7 +26,8 @@ Result<TopologyInfo> read_topology(std::string_view text, std::string_view rate,
   for (const TopologyLink& link : source.links) {
     if (link.from > link.to) continue;  // the same wire, the other way
     info.wires.push_back(
-        {link.from, link.to, link.bytes_per_s * kBitsPerByte, link.latency_s / kMicroseconds});
+        {link.from, link.to, link.bytes_per_s * kBitsPerByte, link.latency_s / kMicroseconds,
+         link.burst_bytes});
   }
   return info;
 }

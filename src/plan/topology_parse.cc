@@ -21,6 +21,7 @@ struct RateUnit {
 constexpr RateUnit kRateUnits[] = {{"kbit", 1e3},  {"mbit", 1e6}, {"gbit", 1e9},
                                    {"tbit", 1e12}, {"bit", 1},    {"", 1}};
 constexpr double kLatencySecondsMax = 60;
+constexpr double kBurstBytesMax = 1e12;
 
 std::string quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
 
@@ -54,7 +55,9 @@ class TopologyReader {
   Result<std::shared_ptr<const Topology>> read(const LinedJson& root) {
     TERSUM_RETURN_IF_ERROR(expect_kind(root, JsonKind::kObject, "a topology"));
     TERSUM_RETURN_IF_ERROR(expect_members(
-        root, {"name", "shape", "rate", "latency_us", "hosts", "switches", "links"}, "a topology"));
+        root,
+        {"name", "shape", "rate", "latency_us", "burst_bytes", "hosts", "switches", "links"},
+        "a topology"));
     topology_ = std::make_shared<Topology>();
     TERSUM_RETURN_IF_ERROR(read_names(root));
     TERSUM_RETURN_IF_ERROR(read_hosts(root));
@@ -83,6 +86,7 @@ class TopologyReader {
     }
     default_rate_ = root.find("rate");
     default_latency_ = root.find("latency_us");
+    default_burst_ = root.find("burst_bytes");
     return ok_status();
   }
 
@@ -184,7 +188,8 @@ class TopologyReader {
 
   Status read_link(const LinedJson& link) {
     TERSUM_RETURN_IF_ERROR(expect_kind(link, JsonKind::kObject, "a link"));
-    TERSUM_RETURN_IF_ERROR(expect_members(link, {"between", "rate", "latency_us"}, "a link"));
+    TERSUM_RETURN_IF_ERROR(
+        expect_members(link, {"between", "rate", "latency_us", "burst_bytes"}, "a link"));
     const LinedJson* between = link.find("between");
     if (between == nullptr || between->kind != JsonKind::kArray || between->values.size() != 2) {
       return json_error(link.line, "a link needs \"between\": [one node, another]");
@@ -212,8 +217,12 @@ class TopologyReader {
     if (!rate.ok()) return rate.status();
     Result<double> latency = read_latency(link);
     if (!latency.ok()) return latency.status();
-    topology_->links.push_back({ends[0], ends[1], rate.value(), latency.value()});
-    topology_->links.push_back({ends[1], ends[0], rate.value(), latency.value()});
+    Result<double> burst = read_burst(link);
+    if (!burst.ok()) return burst.status();
+    TopologyLink one_way{ends[0], ends[1], rate.value(), latency.value(), burst.value()};
+    topology_->links.push_back(one_way);
+    std::swap(one_way.from, one_way.to);
+    topology_->links.push_back(one_way);
     return ok_status();
   }
 
@@ -239,9 +248,19 @@ class TopologyReader {
     return json_error(latency->line, "a latency must be between 0 and a minute, in microseconds");
   }
 
+  Result<double> read_burst(const LinedJson& link) const {
+    const LinedJson* burst = link.find("burst_bytes");
+    if (burst == nullptr) burst = default_burst_;
+    if (burst == nullptr) return 0.0;
+    TERSUM_RETURN_IF_ERROR(expect_kind(*burst, JsonKind::kNumber, "\"burst_bytes\""));
+    if (burst->number >= 0 && burst->number <= kBurstBytesMax) return burst->number;
+    return json_error(burst->line, "a burst must be between 0 and 10^12, in bytes");
+  }
+
   std::shared_ptr<Topology> topology_;
   const LinedJson* default_rate_ = nullptr;
   const LinedJson* default_latency_ = nullptr;
+  const LinedJson* default_burst_ = nullptr;
   std::map<std::string, int> nodes_;
   std::vector<int> node_lines_;
   std::map<int, int> host_of_rank_;
@@ -314,7 +333,9 @@ std::string describe_topology(const Topology& topology) {
            json_string(topology.node_name(link.from)) + ", " +
            json_string(topology.node_name(link.to)) + "], \"rate\": \"" +
            shortest(link.bytes_per_s * 8) +
-           "bit\", \"latency_us\": " + shortest(std::round(link.latency_s * 1e15) / 1e9) + "}";
+           "bit\", \"latency_us\": " + shortest(std::round(link.latency_s * 1e15) / 1e9);
+    if (link.burst_bytes > 0) out += ", \"burst_bytes\": " + shortest(link.burst_bytes);
+    out += "}";
     is_first = false;
   }
   return out + "\n  ]\n}\n";

@@ -193,8 +193,8 @@ Result<std::shared_ptr<const Topology>> make_topology(std::string_view name, dou
   }
   if (shape->kind == ShapeKind::kStar) topology->switches.emplace_back("switch");
   for (const auto& [a, b] : shape_wires(*shape)) {
-    topology->links.push_back({a, b, bytes_per_s, latency_s});
-    topology->links.push_back({b, a, bytes_per_s, latency_s});
+    topology->links.push_back({a, b, bytes_per_s, latency_s, 0});
+    topology->links.push_back({b, a, bytes_per_s, latency_s, 0});
   }
   int culprit = -1;
   TERSUM_RETURN_IF_ERROR(complete_topology(*topology, culprit));

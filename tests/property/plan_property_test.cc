@@ -44,8 +44,8 @@ std::shared_ptr<const Topology> any_topology() {
     wires.insert({a, *rc::gen::inRange(a + 1, hosts)});
   }
   for (const auto& [a, b] : wires) {
-    topology.links.push_back({a, b, 1e9, 1e-5});
-    topology.links.push_back({b, a, 1e9, 1e-5});
+    topology.links.push_back({a, b, 1e9, 1e-5, 0});
+    topology.links.push_back({b, a, 1e9, 1e-5, 0});
   }
   int culprit = -1;
   RC_ASSERT(complete_topology(topology, culprit).ok());

@@ -16,7 +16,8 @@ import pytest
 import tersum
 from tersum.cli import shaped_link
 from tersum.cli.network_namespaces import NamespaceError
-from tersum.cli.wired_topology import WiredTopology
+from tersum.cli.plan_study import study_plans
+from tersum.cli.wired_topology import WiredTopology, wired_text
 from tersum.topologies import describe_topology, read_topology
 
 Run = Callable[..., list[Any]]
@@ -174,11 +175,44 @@ def test_perf_measures_named_plans_on_wires(topology: Any, plans: str, tmp_path:
     assert bounds["int8/128"] < 0.3 * bounds["exact"]
 
 
+def test_wires_have_buckets_and_ranks_know_them() -> None:
+    named = json.loads(wired_text("star3", "250mbit"))
+    assert [link["burst_bytes"] for link in named["links"]] == [73_728] * 3
+    text = json.dumps({**TWO_HOSTS, "burst_bytes": 9_000})
+    assert json.loads(wired_text(text, "1gbit"))["links"][0]["burst_bytes"] == 9_000
+    assert json.loads(wired_text(json.dumps(TWO_HOSTS), "1gbit"))["links"] == [
+        {"between": ["a", "b"], "rate": "200mbit", "burst_bytes": 73_728}
+    ]
+    assert "links" not in json.loads(wired_text('{"hosts": ["alone"]}', "1gbit"))
+
+
+@needs_links
+def test_a_wire_has_the_bucket_that_its_file_names() -> None:
+    shape = tersum.read_topology(json.dumps({**TWO_HOSTS, "burst_bytes": 40_000}))
+    with WiredTopology(shape) as wired:
+        argv = ["tc", "-n", wired.namespaces[0], "qdisc", "show", "dev", "wire0"]
+        shown = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+        assert " burst 40000b " in shown
+
+
+def test_a_tree_spends_what_buckets_saved() -> None:
+    times = {
+        wires: next(
+            plan.time_s
+            for plan in study_plans(wires, size=128 * 1024, rate="200mbit").fitting
+            if plan.plan == "tree"
+        )
+        for wires in ("mesh4", wired_text("mesh4", "200mbit"))
+    }
+    plain, with_buckets = times.values()
+    assert with_buckets < 0.7 * plain
+
+
 @needs_links
 def test_switches_in_a_loop_are_refused() -> None:
     shape = tersum.read_topology("pair")
     shape["switches"] = ["s", "t"]
-    wire = {"bits_per_s": 1e9, "latency_us": 0.0}
+    wire = {"bits_per_s": 1e9, "latency_us": 0.0, "burst_bytes": 0.0}
     shape["links"] = [
         {"between": pair, **wire}  # type: ignore[typeddict-item]
         for pair in ((0, 2), (1, 3), (2, 3), (3, 2))

@@ -9,7 +9,6 @@ Thread safety: use one object from one thread. Needs root, and ``ip`` and ``tc``
 
 from __future__ import annotations
 
-import functools
 import itertools
 import os
 import shutil
@@ -23,7 +22,13 @@ from typing import Any, Self
 #: every namespace (cubic may not where the host does not allow it), and a wire without loss shows
 #: no difference otherwise. bbr's pacing costs a tenth of a shaped link, because its estimate of
 #: the rate wanders.
-_USE_RENO = "echo reno >/proc/sys/net/ipv4/tcp_congestion_control"
+_USE_RENO = "echo reno >tcp_congestion_control"
+
+#: What a connection may have below its socket and above the wire, as a driver with byte queue
+#: limits has it; the kernel's own limit is 4 MB, a queue of 30 ms at 1 Gbit/s. Packets that two
+#: cores take from one cable can pass each other, which TCP takes for a loss. It halves its window
+#: then, and half a window must still fill the way there and back, both of which data queue on.
+_SMALL_QUEUES = "echo 262144 >tcp_limit_output_bytes"
 
 # Holds what TCP may have queued below the socket; far above what small queues allow, so that the
 # shaper delays and never drops: a drop would measure loss recovery, not the wire.
@@ -35,14 +40,6 @@ _TIMER_LATE_S = 100e-6
 _PACKET_BYTES_MAX = 65_536  # the kernel's own limit of what segmentation offload hands down
 _PACKETS_PER_BUCKET_MAX = 6  # smaller ones cost the processors more than a late timer the link
 _PACKET_BYTES_MIN = 4_096  # what the kernel subtracts for headers must leave room for a segment
-
-# Two cores that both take packets from one cable let the later pass the earlier, which TCP reads as
-# a loss: it halves its window. One core keeps the order, at an interrupt to it for each packet,
-# which is free up to a few thousand a second and costs a link of 5 Gbit/s a tenth.
-_ORDERED_PACKETS_PER_S_MAX = 6_000
-_RECEIVE_MASK_CORES = 32  # a mask of one word; the kernel wants commas in longer ones
-_ports = itertools.count()
-
 _counter = itertools.count()
 
 # Reads until the pipe closes, then removes the namespaces named as arguments. Deleting a name does
@@ -97,7 +94,8 @@ class RankNetwork(ABC):
             for name in self._all_namespaces():
                 run_tool("ip", "netns", "add", name)
                 run_tool("ip", "-n", name, "link", "set", "lo", "up")
-                run_tool("ip", "netns", "exec", name, "sh", "-c", _USE_RENO)
+                settings = f"cd /proc/sys/net/ipv4 && {_USE_RENO} && {_SMALL_QUEUES}"
+                run_tool("ip", "netns", "exec", name, "sh", "-c", settings)
             self._build()
         except BaseException:
             self.close()
@@ -181,39 +179,14 @@ def packet_bytes_max(rate_bits_per_s: int, burst_bytes: int) -> int:
     return min(small_enough, _PACKET_BYTES_MAX)
 
 
-def keeps_order(rate_bits_per_s: int, burst_bytes: int) -> bool:
-    """Whether one core takes all packets of a link of this rate, so that none passes another."""
-    packet_bytes = packet_bytes_max(rate_bits_per_s, burst_bytes)
-    return rate_bits_per_s / 8 <= packet_bytes * _ORDERED_PACKETS_PER_S_MAX
-
-
 def shape(namespace: str, device: str, verb: str, rate_bits_per_s: int, burst_bytes: int) -> None:
-    """Puts a token bucket (``verb`` add) on what ``device`` sends, or changes its rate; what it
-    receives keeps its order where the rate allows it."""
+    """Puts a token bucket (``verb`` add) on what ``device`` sends, or changes its rate."""
     packet_bytes = packet_bytes_max(rate_bits_per_s, burst_bytes)
-    _receive_on(namespace, device, one_core=keeps_order(rate_bits_per_s, burst_bytes))
     run_tool("ip", "-n", namespace, "link", "set", device, "gso_max_size", str(packet_bytes))
     run_tool(
         *("tc", "-n", namespace, "qdisc", verb, "dev", device, "root", "tbf"),
         *("rate", f"{rate_bits_per_s}bit", "burst", f"{burst_bytes}b", "limit", _QUEUE_LIMIT),
     )
-
-
-@functools.cache
-def _turn(namespace: str, device: str) -> int:
-    """A port's number, the same for as long as this process lives."""
-    del namespace, device
-    return next(_ports)
-
-
-def _receive_on(namespace: str, device: str, *, one_core: bool) -> None:
-    """Ports take the cores in turn, and keep theirs when the rate changes. A kernel that cannot
-    steer packets does without: the link is right, and only slower where its packets pass each
-    other."""
-    cores = [core for core in sorted(os.sched_getaffinity(0)) if core < _RECEIVE_MASK_CORES]
-    mask = 1 << cores[_turn(namespace, device) % len(cores)] if one_core and cores else 0
-    steer = f"echo {mask:x} >/sys/class/net/{device}/queues/rx-0/rps_cpus || true"
-    run_tool("ip", "netns", "exec", namespace, "sh", "-c", steer)
 
 
 def require_tools() -> None:

@@ -36,11 +36,12 @@ from tersum.cli.perf_rank import measure
 from tersum.cli.perf_spawn import run_local_ranks
 from tersum.cli.perf_worker import make_contenders, serve_counters
 from tersum.cli.shaped_link import parse_rate
+from tersum.cli.wired_topology import wired_text
 from tersum.codecs import is_auto
 from tersum.communicator import Communicator
 from tersum.errors import TersumError
 from tersum.store import TorchStore
-from tersum.topologies import TopologyShape, describe_topology, read_topology, topology_text
+from tersum.topologies import TopologyShape, read_topology, topology_text
 
 _T = TypeVar("_T")
 
@@ -323,8 +324,8 @@ def run(arguments: argparse.Namespace) -> int:
         shape = _read_topology(arguments) if arguments.topology else None
         if shape:
             ranks = shape["ranks"]
-            if "{" not in options.topology:
-                options = dataclasses.replace(options, wires=describe_topology(shape))
+            wires = wired_text(options.topology, arguments.link or "1gbit")
+            options = dataclasses.replace(options, wires=wires)
         if arguments.bind == "cores":
             options = dataclasses.replace(options, cpus=cpus_by_rank(ranks))
         rows: Iterator[Row | Skip] = run_local_ranks(options, ranks, arguments.link, shape)

@@ -61,7 +61,7 @@ class PerfOptions:
     max_rel_error: float = 0.0  # of codec auto
     topology_bits_per_s: int = 0  # of a named topology's links
     topology: str = ""  # a name or a file's text; empty: everybody reaches everybody
-    wires: str = ""  # what ranks pass as their topology, with its rates; empty: the above
+    wires: str = ""  # what ranks pass as their topology: with rates and buckets; empty: the above
     coalesce: int = 0  # all_reduce: cut into this many tensors; 0: not
     in_flight: int = 1  # all_reduce: as this many calls together, too
     in_place: bool = False  # all_reduce: the input is the output, as gloo always works

@@ -33,6 +33,7 @@ from tersum.cli.perf_options import (
 )
 from tersum.cli.plan_study import study_plans
 from tersum.cli.shaped_link import wire_seconds
+from tersum.cli.wired_topology import wired_text
 from tersum.codecs import codec_info, is_auto
 from tersum.communicator import Communicator
 
@@ -345,9 +346,10 @@ def _predict(
 ) -> tuple[float | None, float | None]:
     """The time expected of the row's calls, and the least that any plan could take on their wires;
     None where one is not known."""
-    wires, rate = options.topology, options.topology_bits_per_s
+    wires = options.wires
     if options.link_bits_per_s > 0:
-        wires, rate = ("pair" if ranks == 2 else f"star{ranks}"), options.link_bits_per_s
+        name = "pair" if ranks == 2 else f"star{ranks}"
+        wires = wired_text(name, f"{options.link_bits_per_s}bit")
     if not wires:
         expected = choice.seconds * 1e6 if options.op == "all_reduce" and choice.seconds else None
         return expected, None
@@ -357,7 +359,6 @@ def _predict(
         size=row["bytes"] * (ranks if options.op == "all_to_all" else 1),
         codec="exact" if options.redop in ("max", "min") else choice.codec,
         dtype=options.dtype,
-        rate=f"{rate}bit",
         cores=os.cpu_count() or 1,
         one_machine=True,
         measure=True,

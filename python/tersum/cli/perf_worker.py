@@ -74,7 +74,7 @@ def main() -> int:
                 listen=job["listen"],
                 transport=options.transport,
                 streams=options.streams,
-                topology=options.wires or options.topology,
+                topology=options.wires,
             ) as group,
         ):
             contenders = make_contenders(group, options, job["meet"], job["root"])

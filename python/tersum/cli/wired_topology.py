@@ -2,13 +2,15 @@
 
 A host owns one address, on its loopback device, and a route to each host that a link (or a way
 through switches only) leads to; there is no forwarding, so a node of a torus reaches its neighbours
-and nobody else. Both ends of every link have a token bucket of the link's rate.
+and nobody else. Both ends of every link have a token bucket of the link's rate and burst, or of
+72 KiB where the topology names no burst.
 
 Thread safety: use one object from one thread. Needs root, and ``ip`` and ``tc`` (iproute2).
 """
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from typing import NamedTuple
 
@@ -23,9 +25,10 @@ from tersum.cli.network_namespaces import (
     shape,
 )
 from tersum.cli.shaped_link import parse_burst
-from tersum.topologies import TopologyShape
+from tersum.topologies import TopologyShape, describe_topology, read_topology
 
 _HOSTS_MAX = 250
+_BURST_BYTES = parse_burst("72kb")
 
 
 class _Port(NamedTuple):
@@ -33,17 +36,30 @@ class _Port(NamedTuple):
     device: str
     far_node: int
     rate_bits_per_s: int
+    burst_bytes: int
+
+
+def wired_text(topology: str, rate: str) -> str:
+    """The text of a topology (its name, then with links of ``rate``, or the text of a file) as it
+    is wired here: its links have buckets, which the cost model has to know."""
+    if "{" in topology:
+        described = json.loads(topology)
+    else:
+        described = json.loads(describe_topology(read_topology(topology, rate)))
+    default = described.get("burst_bytes") or _BURST_BYTES
+    for link in described.get("links", []):
+        link["burst_bytes"] = link.get("burst_bytes") or default
+    return json.dumps(described)
 
 
 class WiredTopology(RankNetwork):
     """Context manager: the hosts and wires of a topology."""
 
-    def __init__(self, topology: TopologyShape, *, burst: str = "72kb") -> None:
+    def __init__(self, topology: TopologyShape) -> None:
         hosts = len(topology["hosts"])
         if hosts > _HOSTS_MAX:
             raise ValueError(f"at most {_HOSTS_MAX} hosts can be wired here, not {hosts}")
         self.topology = topology
-        self.burst_bytes = parse_burst(burst)
         tag = new_tag()
         self._nodes = [f"{tag}-{host}" for host in range(hosts)]
         self._nodes += [f"{tag}-switch{i}" for i in range(len(topology["switches"]))]
@@ -87,7 +103,7 @@ class WiredTopology(RankNetwork):
     def _shape(self, verb: str, factor: float) -> None:
         for port in self._ports:
             rate = round(port.rate_bits_per_s * factor)
-            shape(self._nodes[port.node], port.device, verb, rate, self.burst_bytes)
+            shape(self._nodes[port.node], port.device, verb, rate, port.burst_bytes)
 
 
 def _address(host: int) -> str:
@@ -99,7 +115,9 @@ def _ports_of(topology: TopologyShape) -> list[_Port]:
     for i, link in enumerate(topology["links"]):
         left, right = link["between"]
         rate = round(link["bits_per_s"])
-        ports += [_Port(left, f"wire{i}", right, rate), _Port(right, f"wire{i}", left, rate)]
+        burst = round(link["burst_bytes"]) or _BURST_BYTES
+        for near, far in ((left, right), (right, left)):
+            ports.append(_Port(near, f"wire{i}", far, rate, burst))
     return ports
 
 

@@ -122,6 +122,24 @@ TEST(CostModel, OneSliceCannotHideItsLatencies) {
   EXPECT_NEAR(must_price(request, PlanKind::kTwoStep).time_s / expected, 1, 0.02);
 }
 
+// Half of each call the links of a tree rest; what a bucket has saved up meanwhile passes at once.
+TEST(CostModel, BucketsSpendWhatRestSaved) {
+  const auto resting = topology_of("mesh4");
+  Topology filling = *resting;
+  for (TopologyLink& link : filling.links) link.burst_bytes = 72 * 1024;
+  CostRequest request = only_wires(*resting);
+  request.value_bytes = 128e3;
+  const PlanCost slow = must_price(request, PlanKind::kTree);
+  EXPECT_GT(slow.time_s, 1.15 * slow.wire_s);
+  request.topology = &filling;
+  const PlanCost quick = must_price(request, PlanKind::kTree);
+  EXPECT_EQ(quick.wire_s, slow.wire_s);  // no more passes in the long run than the rate lets through
+  EXPECT_NEAR(quick.time_s / quick.wire_s, 1, 0.01);
+  request.value_bytes = 128e6;
+  const PlanCost large = must_price(request, PlanKind::kTree);
+  EXPECT_NEAR(large.time_s / large.wire_s, 1, 0.01);
+}
+
 TEST(CostModel, RanksThatShareCoresAddUp) {
   const auto topology = topology_of("mesh4");
   CostRequest request = only_wires(*topology);

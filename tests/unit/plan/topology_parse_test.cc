@@ -69,6 +69,16 @@ TEST(ParseTopology, AHostBetweenTwoOthersIsNoSwitch) {
   EXPECT_EQ(line->next_hop(0, 2), 1);
 }
 
+TEST(ParseTopology, BucketsAreTheLinksOwnOrOfAll) {
+  EXPECT_EQ(must_parse(kTwoRacks)->links[0].burst_bytes, 0);
+  const auto one = must_parse(altered("\"latency_us\": 5", "\"burst_bytes\": 73728"));
+  EXPECT_EQ(one->path_burst_bytes(2, 4), 0);  // the other links of the path have none
+  const auto all = must_parse(altered("\"rate\": \"10gbit\",",
+                                      "\"rate\": \"10gbit\", \"burst_bytes\": 9000,"));
+  EXPECT_EQ(all->path_burst_bytes(2, 4), 9000);
+  EXPECT_EQ(all->path_burst_bytes(0, 1), 0);  // within a host
+}
+
 TEST(ParseTopology, OneHostNeedsNoLinks) {
   const auto alone = must_parse(R"({"hosts": [{"name": "a", "ranks": [0, 1, 2]}]})");
   EXPECT_EQ(alone->ranks(), 3);
@@ -88,6 +98,7 @@ TEST(ParseTopology, BackAndForthIsTheSame) {
     EXPECT_EQ(again->links, topology.links);
   };
   expect_same(*must_parse(kTwoRacks));
+  expect_same(*must_parse(altered("\"latency_us\": 5", "\"burst_bytes\": 73728.5")));
   expect_same(*must_parse(R"({"name": "\"\\\u0001\n", "hosts": ["x"]})"));
   for (const char* name : {"pair", "ring8", "mesh4", "star8", "torus2x4", "torus2x2x2"}) {
     expect_same(*make_topology(name, 123456789.123, 17.25e-6).value());
@@ -132,6 +143,10 @@ TEST(ParseTopology, WrongLinks) {
   expect_refused(altered("\"2.5gbit\"", "1000"), "line 13: \"rate\" must be a string");
   expect_refused(altered("  \"rate\": \"10gbit\",\n", ""), "line 10: the link has no \"rate\"");
   expect_refused(altered("\"latency_us\": 5", "\"latency_us\": -5"), "line 12: a latency must be");
+  expect_refused(altered("\"latency_us\": 5", "\"burst_bytes\": -1"),
+                 "line 12: a burst must be between 0 and 10^12, in bytes");
+  expect_refused(altered("\"latency_us\": 5", "\"burst_bytes\": \"72kb\""),
+                 "line 12: \"burst_bytes\" must be a number");
   expect_refused(altered("\"latency_us\": 5", "\"latency\": 5"),
                  "line 12: a link has no member \"latency\"; it may have \"between\"");
   expect_refused(altered("\"name\": \"two racks\"", "\"nam\": 3"), "line 2: a topology has no");
