@@ -79,8 +79,7 @@ TopologyParts topology_parts(const std::string& text, const std::string& rate, d
   TopologyInfo info = value_or_throw(read_topology(text, rate, latency_us));
   std::vector<Wire> wires;
   for (const TopologyWire& wire : info.wires) {
-    wires.emplace_back(wire.left, wire.right, wire.bits_per_s, wire.latency_us,
-                       wire.burst_bytes);
+    wires.emplace_back(wire.left, wire.right, wire.bits_per_s, wire.latency_us, wire.burst_bytes);
   }
   const auto ranks = static_cast<int>(info.host_of.size());
   return {info.name,

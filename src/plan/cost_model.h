@@ -14,7 +14,8 @@
 // slice's encoding, the last one's last hop and decoding. chunk: one chunk's way alone, its first
 // slice hop by hop, then the rest of it; where chunks are single messages, also the other messages
 // that a core has to serve meanwhile. Of both, a link with a token bucket lets through at once what
-// the bucket holds: it fills while the link rests, and calls follow each other. call: what a call costs whatever it does.
+// the bucket holds: it fills while the link rests, and calls follow each other. call: what a call
+// costs whatever it does.
 //
 // Thread safety: pure functions. Invariant: the same numbers on every rank, given the same input.
 #pragma once

@@ -25,9 +25,8 @@ Result<TopologyInfo> read_topology(std::string_view text, std::string_view rate,
   TopologyInfo info{source.name, source.host_of, source.hosts, source.switches, {}, source.dims};
   for (const TopologyLink& link : source.links) {
     if (link.from > link.to) continue;  // the same wire, the other way
-    info.wires.push_back(
-        {link.from, link.to, link.bytes_per_s * kBitsPerByte, link.latency_s / kMicroseconds,
-         link.burst_bytes});
+    info.wires.push_back({link.from, link.to, link.bytes_per_s * kBitsPerByte,
+                          link.latency_s / kMicroseconds, link.burst_bytes});
   }
   return info;
 }

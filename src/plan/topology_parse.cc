@@ -55,8 +55,7 @@ class TopologyReader {
   Result<std::shared_ptr<const Topology>> read(const LinedJson& root) {
     TERSUM_RETURN_IF_ERROR(expect_kind(root, JsonKind::kObject, "a topology"));
     TERSUM_RETURN_IF_ERROR(expect_members(
-        root,
-        {"name", "shape", "rate", "latency_us", "burst_bytes", "hosts", "switches", "links"},
+        root, {"name", "shape", "rate", "latency_us", "burst_bytes", "hosts", "switches", "links"},
         "a topology"));
     topology_ = std::make_shared<Topology>();
     TERSUM_RETURN_IF_ERROR(read_names(root));

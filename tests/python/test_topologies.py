@@ -134,7 +134,7 @@ def test_a_node_reaches_its_neighbours_and_nobody_else() -> None:
         assert _reached(wired, 1) == [True, True]
 
 
-TWO_HOSTS = {
+TWO_HOSTS: dict[str, Any] = {
     "hosts": [{"name": "a", "ranks": [0, 1]}, {"name": "b", "ranks": [2, 3]}],
     "links": [{"between": ["a", "b"], "rate": "200mbit"}],
 }
@@ -176,14 +176,15 @@ def test_perf_measures_named_plans_on_wires(topology: Any, plans: str, tmp_path:
 
 
 def test_wires_have_buckets_and_ranks_know_them() -> None:
-    named = json.loads(wired_text("star3", "250mbit"))
+    named = tersum.read_topology(wired_text("star3", "250mbit"))
     assert [link["burst_bytes"] for link in named["links"]] == [73_728] * 3
+    assert [link["bits_per_s"] for link in named["links"]] == [250e6] * 3
     text = json.dumps({**TWO_HOSTS, "burst_bytes": 9_000})
-    assert json.loads(wired_text(text, "1gbit"))["links"][0]["burst_bytes"] == 9_000
-    assert json.loads(wired_text(json.dumps(TWO_HOSTS), "1gbit"))["links"] == [
-        {"between": ["a", "b"], "rate": "200mbit", "burst_bytes": 73_728}
-    ]
-    assert "links" not in json.loads(wired_text('{"hosts": ["alone"]}', "1gbit"))
+    assert tersum.read_topology(wired_text(text, "1gbit"))["links"][0]["burst_bytes"] == 9_000
+    own = {**TWO_HOSTS, "links": [{**TWO_HOSTS["links"][0], "burst_bytes": 0}]}
+    wired = tersum.read_topology(wired_text(json.dumps(own), "1gbit"))
+    assert wired["links"][0]["burst_bytes"] == 73_728
+    assert tersum.read_topology(wired_text('{"hosts": ["alone"]}', "1gbit"))["links"] == []
 
 
 @needs_links

@@ -46,9 +46,10 @@ def wired_text(topology: str, rate: str) -> str:
         described = json.loads(topology)
     else:
         described = json.loads(describe_topology(read_topology(topology, rate)))
-    default = described.get("burst_bytes") or _BURST_BYTES
+    described["burst_bytes"] = described.get("burst_bytes") or _BURST_BYTES
     for link in described.get("links", []):
-        link["burst_bytes"] = link.get("burst_bytes") or default
+        if not link.get("burst_bytes"):
+            link.pop("burst_bytes", None)
     return json.dumps(described)
 
 

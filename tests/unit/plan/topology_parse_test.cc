@@ -73,8 +73,8 @@ TEST(ParseTopology, BucketsAreTheLinksOwnOrOfAll) {
   EXPECT_EQ(must_parse(kTwoRacks)->links[0].burst_bytes, 0);
   const auto one = must_parse(altered("\"latency_us\": 5", "\"burst_bytes\": 73728"));
   EXPECT_EQ(one->path_burst_bytes(2, 4), 0);  // the other links of the path have none
-  const auto all = must_parse(altered("\"rate\": \"10gbit\",",
-                                      "\"rate\": \"10gbit\", \"burst_bytes\": 9000,"));
+  const auto all =
+      must_parse(altered("\"rate\": \"10gbit\",", "\"rate\": \"10gbit\", \"burst_bytes\": 9000,"));
   EXPECT_EQ(all->path_burst_bytes(2, 4), 9000);
   EXPECT_EQ(all->path_burst_bytes(0, 1), 0);  // within a host
 }
