@@ -196,6 +196,12 @@ def test_a_wire_has_the_bucket_that_its_file_names() -> None:
         assert " burst 40000b " in shown
 
 
+def test_a_bucket_smaller_than_a_packet_is_refused() -> None:
+    shape = tersum.read_topology(json.dumps({**TWO_HOSTS, "burst_bytes": 1_500}))
+    with pytest.raises(NamespaceError, match=r"between a and b has a burst_bytes of 1500, .* 8192"):
+        WiredTopology(shape)
+
+
 def test_a_tree_spends_what_buckets_saved() -> None:
     times = {
         wires: next(

@@ -29,6 +29,7 @@ from tersum.topologies import TopologyShape, describe_topology, read_topology
 
 _HOSTS_MAX = 250
 _BURST_BYTES = parse_burst("72kb")
+_BURST_BYTES_MIN = 8_192  # a bucket drops what is larger than itself, and packets may be of 4 KiB
 
 
 class _Port(NamedTuple):
@@ -65,6 +66,7 @@ class WiredTopology(RankNetwork):
         self._nodes = [f"{tag}-{host}" for host in range(hosts)]
         self._nodes += [f"{tag}-switch{i}" for i in range(len(topology["switches"]))]
         self._ports = _ports_of(topology)
+        _refuse_thimbles(topology)
         _refuse_loops(topology)
         super().__init__(
             [self._nodes[host] for host in topology["host_of"]],
@@ -120,6 +122,18 @@ def _ports_of(topology: TopologyShape) -> list[_Port]:
         for near, far in ((left, right), (right, left)):
             ports.append(_Port(near, f"wire{i}", far, rate, burst))
     return ports
+
+
+def _refuse_thimbles(topology: TopologyShape) -> None:
+    nodes = topology["hosts"] + topology["switches"]
+    for link in topology["links"]:
+        left, right = (nodes[end] for end in link["between"])
+        if 0 < link["burst_bytes"] < _BURST_BYTES_MIN:
+            raise NamespaceError(
+                f"the link between {left} and {right} has a burst_bytes of "
+                f"{link['burst_bytes']:g}, through which no packet would pass; give it "
+                f"{_BURST_BYTES_MIN} or more"
+            )
 
 
 def _reachable(ports: list[_Port], host: int, hosts: int) -> dict[int, str]:

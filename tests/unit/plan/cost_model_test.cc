@@ -133,8 +133,8 @@ TEST(CostModel, BucketsSpendWhatRestSaved) {
   EXPECT_GT(slow.time_s, 1.15 * slow.wire_s);
   request.topology = &filling;
   const PlanCost quick = must_price(request, PlanKind::kTree);
-  EXPECT_EQ(quick.wire_s,
-            slow.wire_s);  // no more passes in the long run than the rate lets through
+  // No more passes in the long run than the rate lets through.
+  EXPECT_EQ(quick.wire_s, slow.wire_s);
   EXPECT_NEAR(quick.time_s / quick.wire_s, 1, 0.01);
   request.value_bytes = 128e6;
   const PlanCost large = must_price(request, PlanKind::kTree);
