@@ -165,6 +165,9 @@ class Codec {
   // `begin` is a multiple of block(); so is `part`, or it is the rest of the slice.
   virtual void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,
                            void* values, const SlicePlace& place = {}) const = 0;
+  // How many values decode_part() had best be asked for at once by who copies them on: these stay
+  // in L1.
+  [[nodiscard]] virtual size_t part_values() const { return 4096; }
 
   // As decode(), each line written without being read first; stream_fence() is the caller's. False,
   // and nothing is written: there is no kernel for that.

@@ -5,14 +5,8 @@
 #include "codec/kernels/stream_copy.h"
 
 namespace tersum {
-namespace {
 
-// Decoded at a time: at most 16 KiB of float32, which stay in L1 until they are copied. A codec
-// whose blocks are longer (rows) is decoded block by block.
-constexpr size_t kPartValues = 4096;
-
-}  // namespace
-
+// A codec whose blocks are longer than its parts (rows) is decoded block by block.
 void decode_past_cache(const Codec& codec, const std::byte* wire, size_t count, void* values,
                        const SlicePlace& place, std::vector<std::byte>& scratch) {
   if (codec.stream(wire, count, values)) {
@@ -21,7 +15,7 @@ void decode_past_cache(const Codec& codec, const std::byte* wire, size_t count, 
   }
   auto* const to = static_cast<std::byte*>(values);
   const size_t value_bytes = element_bytes(codec.value_type());
-  const size_t whole = std::max<size_t>(kPartValues / codec.block(), 1) * codec.block();
+  const size_t whole = std::max<size_t>(codec.part_values() / codec.block(), 1) * codec.block();
   if (scratch.size() < whole * value_bytes) scratch.resize(whole * value_bytes);
   for (size_t at = 0; at < count; at += whole) {
     const size_t part = std::min(whole, count - at);

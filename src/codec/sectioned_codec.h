@@ -31,6 +31,8 @@ class SectionedCodec : public Codec {
   }
   void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
                    const SlicePlace& place) const override;
+  // Each part reads its section's layout anew, which takes longer than values from L2.
+  [[nodiscard]] size_t part_values() const override { return kLayoutValues / 2; }
   [[nodiscard]] Status check_wire(const std::byte* wire, size_t count) const override;
   void combine(std::span<const std::byte* const> wires, const void* own, size_t own_index,
                size_t count, const CombineFinish& finish, std::byte* wire_out, void* values_out,
