@@ -91,10 +91,11 @@ CostTally::Reached CostTally::after_hop(const Reached& before, int from, int to,
   double core_s_per_byte = machine.read_s_per_byte;
   double burst_bytes = 0;
   if (topology_.host_of[at(from)] != topology_.host_of[at(to)]) {
-    s_per_byte = 1 / (topology_.path_rate(from, to) * machine.goodput);
-    latency_s = topology_.path_latency_s(from, to);
+    const PathSpeed path = topology_.path_speed(from, to);
+    s_per_byte = 1 / (path.bytes_per_s * machine.goodput);
+    latency_s = path.latency_s;
     core_s_per_byte = machine.send_s_per_byte + machine.receive_s_per_byte;
-    burst_bytes = topology_.path_burst_bytes(from, to) * machine.goodput;
+    burst_bytes = path.burst_bytes * machine.goodput;
   }
   if (s_per_byte > slowest_s_per_byte_) {
     slowest_s_per_byte_ = s_per_byte;

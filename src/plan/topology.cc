@@ -117,28 +117,17 @@ std::vector<size_t> Topology::path(int host_a, int host_b) const {
   return {};
 }
 
-double Topology::path_rate(int rank_a, int rank_b) const {
-  double rate = std::numeric_limits<double>::infinity();
-  for (const size_t link : path(host_of[at(rank_a)], host_of[at(rank_b)])) {
-    rate = std::min(rate, links[link].bytes_per_s);
-  }
-  return rate;
-}
-
-double Topology::path_latency_s(int rank_a, int rank_b) const {
-  double latency = 0;
-  for (const size_t link : path(host_of[at(rank_a)], host_of[at(rank_b)])) {
-    latency += links[link].latency_s;
-  }
-  return latency;
-}
-
-double Topology::path_burst_bytes(int rank_a, int rank_b) const {
+PathSpeed Topology::path_speed(int rank_a, int rank_b) const {
   const std::vector<size_t> passed = path(host_of[at(rank_a)], host_of[at(rank_b)]);
-  if (passed.empty()) return 0;
-  double burst = std::numeric_limits<double>::infinity();
-  for (const size_t link : passed) burst = std::min(burst, links[link].burst_bytes);
-  return burst;
+  PathSpeed speed;
+  if (!passed.empty()) speed.burst_bytes = links[passed.front()].burst_bytes;
+  for (const size_t index : passed) {
+    const TopologyLink& link = links[index];
+    speed.bytes_per_s = std::min(speed.bytes_per_s, link.bytes_per_s);
+    speed.latency_s += link.latency_s;
+    speed.burst_bytes = std::min(speed.burst_bytes, link.burst_bytes);
+  }
+  return speed;
 }
 
 std::vector<int> Topology::host_distances(int host) const {

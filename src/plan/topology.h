@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -29,6 +30,13 @@ struct TopologyLink {
   // A token bucket's: what passes at once after a rest; 0 where a link only has its rate.
   double burst_bytes = 0;
   friend bool operator==(const TopologyLink&, const TopologyLink&) = default;
+};
+
+// What the links between two adjacent ranks allow together. As it stands for a host's own ranks.
+struct PathSpeed {
+  double bytes_per_s = std::numeric_limits<double>::infinity();  // the slowest link's
+  double latency_s = 0;                                          // of all links
+  double burst_bytes = 0;                                        // the smallest
 };
 
 struct Topology {
@@ -67,11 +75,8 @@ struct Topology {
   // Indices into `links` that a message between adjacent hosts passes, in order: the fewest there
   // are. Empty for a host and itself.
   [[nodiscard]] std::vector<size_t> path(int host_a, int host_b) const;
-  // Of the path between adjacent ranks: the slowest link's bytes per second, and the latencies'
-  // sum, and the smallest burst. Infinite, 0 and 0 within a host.
-  [[nodiscard]] double path_rate(int rank_a, int rank_b) const;
-  [[nodiscard]] double path_latency_s(int rank_a, int rank_b) const;
-  [[nodiscard]] double path_burst_bytes(int rank_a, int rank_b) const;
+  // Of the path between adjacent ranks.
+  [[nodiscard]] PathSpeed path_speed(int rank_a, int rank_b) const;
 
   // For each rank, the adjacent rank to which `from` passes what is meant for it: the rank itself
   // when it is adjacent, else one that is nearer to it. `from` itself for `from`.

@@ -20,7 +20,7 @@ struct RateUnit {
 // The longest suffix first: "kbit" ends in "bit" as well.
 constexpr RateUnit kRateUnits[] = {{"kbit", 1e3},  {"mbit", 1e6}, {"gbit", 1e9},
                                    {"tbit", 1e12}, {"bit", 1},    {"", 1}};
-constexpr double kLatencySecondsMax = 60;
+constexpr double kLatencyMicrosecondsMax = 60e6;
 constexpr double kBurstBytesMax = 1e12;
 
 std::string quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
@@ -214,11 +214,14 @@ class TopologyReader {
     }
     Result<double> rate = read_rate(link);
     if (!rate.ok()) return rate.status();
-    Result<double> latency = read_latency(link);
+    Result<double> latency =
+        read_number(link, "latency_us", default_latency_, kLatencyMicrosecondsMax,
+                    "a latency must be between 0 and a minute, in microseconds");
     if (!latency.ok()) return latency.status();
-    Result<double> burst = read_burst(link);
+    Result<double> burst = read_number(link, "burst_bytes", default_burst_, kBurstBytesMax,
+                                       "a burst must be between 0 and 10^12, in bytes");
     if (!burst.ok()) return burst.status();
-    TopologyLink one_way{ends[0], ends[1], rate.value(), latency.value(), burst.value()};
+    TopologyLink one_way{ends[0], ends[1], rate.value(), latency.value() / 1e6, burst.value()};
     topology_->links.push_back(one_way);
     std::swap(one_way.from, one_way.to);
     topology_->links.push_back(one_way);
@@ -237,23 +240,16 @@ class TopologyReader {
     return parsed;
   }
 
-  Result<double> read_latency(const LinedJson& link) const {
-    const LinedJson* latency = link.find("latency_us");
-    if (latency == nullptr) latency = default_latency_;
-    if (latency == nullptr) return 0.0;
-    TERSUM_RETURN_IF_ERROR(expect_kind(*latency, JsonKind::kNumber, "\"latency_us\""));
-    const double seconds = latency->number / 1e6;
-    if (seconds >= 0 && seconds <= kLatencySecondsMax) return seconds;
-    return json_error(latency->line, "a latency must be between 0 and a minute, in microseconds");
-  }
-
-  Result<double> read_burst(const LinedJson& link) const {
-    const LinedJson* burst = link.find("burst_bytes");
-    if (burst == nullptr) burst = default_burst_;
-    if (burst == nullptr) return 0.0;
-    TERSUM_RETURN_IF_ERROR(expect_kind(*burst, JsonKind::kNumber, "\"burst_bytes\""));
-    if (burst->number >= 0 && burst->number <= kBurstBytesMax) return burst->number;
-    return json_error(burst->line, "a burst must be between 0 and 10^12, in bytes");
+  // A number of the link's own, else of all links; 0 where neither names one.
+  static Result<double> read_number(const LinedJson& link, std::string_view name,
+                                    const LinedJson* of_all, double most,
+                                    const std::string& range) {
+    const LinedJson* number = link.find(name);
+    if (number == nullptr) number = of_all;
+    if (number == nullptr) return 0.0;
+    TERSUM_RETURN_IF_ERROR(expect_kind(*number, JsonKind::kNumber, quoted(name)));
+    if (number->number >= 0 && number->number <= most) return number->number;
+    return json_error(number->line, range);
   }
 
   std::shared_ptr<Topology> topology_;

@@ -27,6 +27,8 @@ from tersum.cli.network_namespaces import (
 
 #: Bytes of an Ethernet frame per byte of TCP payload in it: 1448 of 1514 with timestamps on.
 FRAME_OVERHEAD = 1514 / 1448
+#: The bucket of a link that names none, as ``tc`` writes it.
+DEFAULT_BURST = "72kb"
 
 _UNITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
 _SIZES = {"b": 1, "kb": 1024, "mb": 1024**2}
@@ -74,7 +76,7 @@ def unavailable_reason() -> str | None:
 class ShapedLink(RankNetwork):
     """Context manager: ``ranks`` namespaces joined by links of ``rate`` in both directions."""
 
-    def __init__(self, ranks: int = 2, rate: str = "1gbit", *, burst: str = "72kb") -> None:
+    def __init__(self, ranks: int = 2, rate: str = "1gbit", *, burst: str = DEFAULT_BURST) -> None:
         if not 2 <= ranks <= _RANKS_MAX:
             raise ValueError(f"a shaped link joins 2 to {_RANKS_MAX} ranks, got {ranks}")
         self.interface = "tersum0"

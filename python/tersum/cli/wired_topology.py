@@ -24,11 +24,11 @@ from tersum.cli.network_namespaces import (
     run_tool,
     shape,
 )
-from tersum.cli.shaped_link import parse_burst
+from tersum.cli.shaped_link import DEFAULT_BURST, parse_burst
 from tersum.topologies import TopologyShape, describe_topology, read_topology
 
 _HOSTS_MAX = 250
-_BURST_BYTES = parse_burst("72kb")
+_BURST_BYTES = parse_burst(DEFAULT_BURST)
 _BURST_BYTES_MIN = 8_192  # a bucket drops what is larger than itself, and packets may be of 4 KiB
 
 

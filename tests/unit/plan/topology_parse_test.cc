@@ -56,9 +56,9 @@ TEST(ParseTopology, ReadsHostsSwitchesAndLinks) {
   EXPECT_EQ(topology->ranks_of[1], (std::vector<int>{2, 3}));
   EXPECT_EQ(topology->links.size(), 8U);
   EXPECT_TRUE(topology->all_adjacent);
-  EXPECT_DOUBLE_EQ(topology->path_rate(0, 4), 2.5e9 / 8);
-  EXPECT_DOUBLE_EQ(topology->path_rate(1, 2), 10e9 / 8);
-  EXPECT_NEAR(topology->path_latency_s(2, 4), 25e-6, 1e-12);
+  EXPECT_DOUBLE_EQ(topology->path_speed(0, 4).bytes_per_s, 2.5e9 / 8);
+  EXPECT_DOUBLE_EQ(topology->path_speed(1, 2).bytes_per_s, 10e9 / 8);
+  EXPECT_NEAR(topology->path_speed(2, 4).latency_s, 25e-6, 1e-12);
   EXPECT_EQ(topology->path(0, 2).size(), 3U);
 }
 
@@ -72,11 +72,11 @@ TEST(ParseTopology, AHostBetweenTwoOthersIsNoSwitch) {
 TEST(ParseTopology, BucketsAreTheLinksOwnOrOfAll) {
   EXPECT_EQ(must_parse(kTwoRacks)->links[0].burst_bytes, 0);
   const auto one = must_parse(altered("\"latency_us\": 5", "\"burst_bytes\": 73728"));
-  EXPECT_EQ(one->path_burst_bytes(2, 4), 0);  // the other links of the path have none
+  EXPECT_EQ(one->path_speed(2, 4).burst_bytes, 0);  // the other links of the path have none
   const auto all =
       must_parse(altered("\"rate\": \"10gbit\",", "\"rate\": \"10gbit\", \"burst_bytes\": 9000,"));
-  EXPECT_EQ(all->path_burst_bytes(2, 4), 9000);
-  EXPECT_EQ(all->path_burst_bytes(0, 1), 0);  // within a host
+  EXPECT_EQ(all->path_speed(2, 4).burst_bytes, 9000);
+  EXPECT_EQ(all->path_speed(0, 1).burst_bytes, 0);  // within a host
 }
 
 TEST(ParseTopology, OneHostNeedsNoLinks) {

@@ -49,10 +49,10 @@ TEST(Topology, ATorusNodeReachesItsNeighboursAlone) {
 TEST(Topology, PathsAddLatenciesAndTakeTheSlowestLink) {
   const auto star = must_make("star4", 1e9, 1e-5);
   EXPECT_EQ(star->path(0, 3).size(), 2U);
-  EXPECT_DOUBLE_EQ(star->path_latency_s(0, 3), 2e-5);
-  EXPECT_DOUBLE_EQ(star->path_rate(0, 3), 1e9);
-  EXPECT_TRUE(std::isinf(star->path_rate(2, 2)));
-  EXPECT_EQ(star->path_latency_s(2, 2), 0);
+  EXPECT_DOUBLE_EQ(star->path_speed(0, 3).latency_s, 2e-5);
+  EXPECT_DOUBLE_EQ(star->path_speed(0, 3).bytes_per_s, 1e9);
+  EXPECT_TRUE(std::isinf(star->path_speed(2, 2).bytes_per_s));
+  EXPECT_EQ(star->path_speed(2, 2).latency_s, 0);
   const auto ring = must_make("ring5");
   ASSERT_EQ(ring->path(4, 0).size(), 1U);
   EXPECT_EQ(ring->links[ring->path(4, 0)[0]].from, 4);
