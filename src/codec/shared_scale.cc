@@ -22,16 +22,27 @@ const float* values_to_measure(const ElementFormat& format, const void* values, 
   return memory;
 }
 
-// `maxima`, those of the blocks of `tile`, become those of what is coded of them, to `turned`. But
-// one that holds something not finite, or no number of the type, stays known by that.
-void measure_turned(const ElementFormat& format, const BlockTurn& turn, const float* tile,
-                    size_t count, float* turned, uint32_t* maxima) {
-  uint32_t found[kTileBlocksMax];
+// The largest magnitudes of what is coded of the blocks of `tile`, which ends with zeros up to a
+// whole one. Of a block with something not finite, or no number of the type, any that says so.
+void find_maxima(const ElementFormat& format, const BlockTurn& turn, const float* tile,
+                 size_t count, uint32_t* maxima) {
+  const ElementKernels& kernels = element_kernels();
   const size_t blocks = round_up(count, format.block) / format.block;
-  turn_blocks(format, turn, tile, count, turned);
-  element_kernels().maxima(turned, format.block, blocks, found);
-  for (size_t b = 0; b < blocks; ++b) {
-    if (maxima[b] < format.overflow_bits) maxima[b] = found[b];
+  const size_t turned = turn.signs == nullptr ? 0 : count / format.block;
+  // What is not finite stays so when it is turned; a number beyond a shorter type's may be lost.
+  const size_t begin = format.overflow_bits == kFloatInfinity ? turned : 0;
+  if (begin < blocks) {
+    kernels.maxima(tile + begin * format.block, format.block, blocks - begin, maxima + begin);
+  }
+  if (turned > 0) {
+    uint32_t found[kTileBlocksMax];
+    kernels.rotated_maxima(turn.signs->forward.data(), tile, format.block, turned, found);
+    for (size_t b = 0; b < turned; ++b) {
+      if (begin > 0 || maxima[b] < format.overflow_bits) maxima[b] = found[b];
+    }
+  }
+  if (turn.rest != 1 && turned < blocks && maxima[turned] < format.overflow_bits) {
+    maxima[turned] = float_bits(float_from_bits(maxima[turned]) * turn.rest);
   }
 }
 
@@ -81,8 +92,7 @@ void measure_scales(const ElementFormat& format, const void* values, size_t coun
     const size_t here = std::min(kTileValues, count - first);
     const size_t blocks = round_up(here, format.block) / format.block;
     const float* const tile = values_to_measure(format, values, first, here, place, memory);
-    element_kernels().maxima(tile, format.block, blocks, maxima);
-    if (turn.signs != nullptr) measure_turned(format, turn, tile, here, memory, maxima);
+    find_maxima(format, turn, tile, here, maxima);
     auto* const wire = reinterpret_cast<std::byte*>(chosen);
     element_kernels().choose_scales(format, maxima, blocks, 0, wire, unused);
     for (size_t b = 0; b < blocks; ++b) {

@@ -58,6 +58,7 @@ const ElementKernels* element_table() {
                                             unpack_codes,
                                             rotate_tile,
                                             unrotate_tile,
+                                            rotated_maxima_of_tile,
                                             unrotate_codes_tile,
                                             multiply_blocks_tile};
   return &kTable;

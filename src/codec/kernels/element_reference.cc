@@ -314,6 +314,15 @@ void unrotate(const RotationEnds& ends, float* tile, size_t block, size_t count,
   }
 }
 
+void rotated_maxima(const float* signs, const float* from, size_t block, size_t blocks,
+                    uint32_t* found) {
+  alignas(64) float tile[kTileMemory];
+  rotate({signs}, from, block, block * blocks, tile);
+  maxima(tile, block, blocks, found);
+  std::transform(found, found + blocks, found,
+                 [](uint32_t bits) { return std::min(bits, kFloatInfinity); });
+}
+
 void unrotate_codes(const ElementFormat& format, const RotationEnds& ends, const uint8_t* codes,
                     size_t count, const BlockScale* scales, float* to) {
   alignas(64) float tile[kTileMemory];
@@ -430,6 +439,7 @@ const ElementKernels& element_reference() {
                                             unpack,
                                             rotate,
                                             unrotate,
+                                            rotated_maxima,
                                             unrotate_codes,
                                             multiply_blocks};
   return kTable;

@@ -9,6 +9,7 @@
 #define TERSUM_CODEC_KERNELS_ELEMENT_ROTATION_INL_H_
 #endif
 
+#include "codec/kernels/block_scales-inl.h"
 #include "codec/kernels/element_kernels.h"
 #include "codec/kernels/hwy_compat-inl.h"
 #include "codec/kernels/signed_sum-inl.h"
@@ -52,9 +53,9 @@ class LaneSteps {
   VF eight_;
 };
 
-// The steps between the vectors of `v`, whose distance in memory is the step's length.
+// The steps between kCount vectors, whose distance in memory is the step's length.
 template <size_t kCount>
-HWY_INLINE void butterflies(VF (&v)[kCount]) {
+HWY_INLINE void butterflies(VF* v) {
   for (size_t step = 1; step < kCount; step *= 2) {
     for (size_t i = 0; i < kCount; ++i) {
       if ((i & step) != 0) continue;
@@ -96,81 +97,129 @@ struct Ending {
   }
 };
 
-// Vectors whose places are `step` values apart.
-template <size_t kCount, class After>
-HWY_INLINE void store_all(VF (&v)[kCount], const After& after, size_t at, size_t step, float* to,
-                          NanWatch& nan) {
-  for (size_t k = 0; k < kCount; ++k) {
-    v[k] = after.apply(v[k], at + k * step);
-    hn::StoreU(v[k], DF(), to + at + k * step);
+// What becomes of vectors before the steps between them: those steps, and whatever else is done.
+// They are `step` values apart, the first of them value `at` of the block.
+template <class After>
+struct Stored {
+  After after;
+  float* to;
+  NanWatch* nan;
+
+  HWY_INLINE Stored in_block(size_t first) const {
+    return {after.in_block(first), to + first, nan};
   }
-  if constexpr (After::kWatches) {
-    for (size_t k = 0; k < kCount; k += 2) nan.watch(v[k], v[(k + 1) % kCount]);
+  template <size_t kCount>
+  HWY_INLINE void take(VF (&v)[kCount], size_t at, size_t step) const {
+    butterflies<kCount>(v);
+    for (size_t k = 0; k < kCount; ++k) {
+      v[k] = after.apply(v[k], at + k * step);
+      hn::StoreU(v[k], DF(), to + at + k * step);
+    }
+    if constexpr (After::kWatches) {
+      for (size_t k = 0; k < kCount; k += 2) nan->watch(v[k], v[(k + 1) % kCount]);
+    }
   }
-}
+};
+// The largest magnitude of a and b after the last step is that of |a| + |b|, rounded alike: one of
+// a + b and a - b is that number or its opposite, and the other one is no larger.
+struct Largest {
+  VI* bits;
+
+  HWY_INLINE Largest in_block(size_t) const { return *this; }
+  template <size_t kCount>
+  HWY_INLINE void take(VF (&v)[kCount], size_t /*at*/, size_t /*step*/) const {
+    constexpr size_t kHalf = kCount / 2;
+    if constexpr (kHalf == 0) {
+      *bits = hn::Max(*bits, magnitude_bits(v[0]));
+    } else {
+      butterflies<kHalf>(v);
+      butterflies<kHalf>(v + kHalf);
+      for (size_t k = 0; k < kHalf; ++k) {
+        const auto sum = hn::Add(hn::Abs(v[k]), hn::Abs(v[k + kHalf]));
+        // A NaN may have any sign.
+        *bits = hn::Max(*bits, magnitude_bits(sum));
+      }
+    }
+  }
+};
 
 // kCount vectors in a row: the lane steps and the first steps between vectors.
-template <size_t kCount, class Before, class After>
+template <size_t kCount, class Before, class End>
 HWY_INLINE void near_steps(const LaneSteps& lanes, const float* from, const Before& before,
-                           const After& after, size_t at, float* to, NanWatch& nan) {
+                           const End& end, size_t at) {
   VF v[kCount];
   for (size_t i = 0; i < kCount; ++i) {
     const size_t here = at + i * kLanes;
     v[i] = lanes.apply(before.apply(hn::LoadU(DF(), from + here), here));
+    prefetch_ahead<1>(from + here);
   }
-  butterflies(v);
-  store_all(v, after, at, kLanes, to, nan);
+  end.template take<kCount>(v, at, kLanes);
 }
 
 // kCount vectors `step` values apart, for each place in a step.
-template <size_t kCount, class After>
-HWY_INLINE void far_steps(size_t step, const After& after, size_t at, const float* from, float* to,
-                          NanWatch& nan) {
+template <size_t kCount, class End>
+HWY_INLINE void far_steps(size_t step, const End& end, size_t at, const float* from) {
   for (size_t i = at; i < at + step; i += kLanes) {
     VF v[kCount];
     for (size_t k = 0; k < kCount; ++k) v[k] = hn::LoadU(DF(), from + i + k * step);
-    butterflies(v);
-    store_all(v, after, i, step, to, nan);
+    end.template take<kCount>(v, i, step);
   }
 }
 
 // So many vectors stay in registers on every instruction set.
 inline constexpr size_t kNearVectors = 8;
 
-// One block. Only the last steps write to `to`: it may hold what `after` has still to read.
-template <class Before, class After>
+// One block. Only the last steps come to `end`: where that writes there may lie what it has still
+// to read.
+template <class Before, class End>
 HWY_INLINE void transform_far(const LaneSteps& lanes, size_t block, const float* from,
-                              const Before& before, const After& after, float* work, float* to,
-                              NanWatch& nan) {
+                              const Before& before, const End& end, float* work) {
   constexpr size_t kNear = kNearVectors * kLanes;
+  const Stored<NoFactors> kept{{}, work, nullptr};
   for (size_t at = 0; at < block; at += kNear) {
-    near_steps<kNearVectors>(lanes, from, before, NoFactors(), at, work, nan);
+    near_steps<kNearVectors>(lanes, from, before, kept, at);
   }
   size_t step = kNear;
   for (; 8 * step <= block / 2; step *= 8) {
-    for (size_t at = 0; at < block; at += 8 * step) {
-      far_steps<8>(step, NoFactors(), at, work, work, nan);
-    }
+    for (size_t at = 0; at < block; at += 8 * step) far_steps<8>(step, kept, at, work);
   }
   for (; 4 * step <= block / 2; step *= 4) {
-    for (size_t at = 0; at < block; at += 4 * step) {
-      far_steps<4>(step, NoFactors(), at, work, work, nan);
-    }
+    for (size_t at = 0; at < block; at += 4 * step) far_steps<4>(step, kept, at, work);
   }
   if (8 * step == block) {
-    far_steps<8>(step, after, 0, work, to, nan);
+    far_steps<8>(step, end, 0, work);
   } else if (4 * step == block) {
-    far_steps<4>(step, after, 0, work, to, nan);
+    far_steps<4>(step, end, 0, work);
   } else {
-    far_steps<2>(step, after, 0, work, to, nan);
+    far_steps<2>(step, end, 0, work);
   }
 }
 
-template <size_t kCount, class Before, class After>
+template <size_t kCount, class Before, class End>
 HWY_INLINE void transform_near(const LaneSteps& lanes, size_t count, const float* from,
-                               const Before& before, const After& after, float* to, NanWatch& nan) {
+                               const Before& before, const End& end) {
   for (size_t at = 0; at < count; at += kCount * kLanes) {
-    near_steps<kCount>(lanes, from + at, before.in_block(at), after.in_block(at), 0, to + at, nan);
+    near_steps<kCount>(lanes, from + at, before.in_block(at), end.in_block(at), 0);
+  }
+}
+
+template <class Before, class End>
+HWY_INLINE void transform_blocks(const LaneSteps& lanes, size_t block, size_t count,
+                                 const float* from, const Before& before, const End& end,
+                                 float* work) {
+  switch (block / kLanes) {
+    case 1:
+      return transform_near<1>(lanes, count, from, before, end);
+    case 2:
+      return transform_near<2>(lanes, count, from, before, end);
+    case 4:
+      return transform_near<4>(lanes, count, from, before, end);
+    case 8:
+      return transform_near<8>(lanes, count, from, before, end);
+    default:
+      for (size_t at = 0; at < count; at += block) {
+        transform_far(lanes, block, from + at, before.in_block(at), end.in_block(at), work + at);
+      }
   }
 }
 
@@ -180,25 +229,7 @@ HWY_NOINLINE bool transform(size_t block, size_t count, const float* from, const
                             const After& after, float* work, float* to) {
   const LaneSteps lanes;
   NanWatch nan;
-  switch (block / kLanes) {
-    case 1:
-      transform_near<1>(lanes, count, from, before, after, to, nan);
-      break;
-    case 2:
-      transform_near<2>(lanes, count, from, before, after, to, nan);
-      break;
-    case 4:
-      transform_near<4>(lanes, count, from, before, after, to, nan);
-      break;
-    case 8:
-      transform_near<8>(lanes, count, from, before, after, to, nan);
-      break;
-    default:
-      for (size_t at = 0; at < count; at += block) {
-        transform_far(lanes, block, from + at, before.in_block(at), after.in_block(at), work + at,
-                      to + at, nan);
-      }
-  }
+  transform_blocks(lanes, block, count, from, before, Stored<After>{after, to, &nan}, work);
   return nan.seen();
 }
 
@@ -227,6 +258,27 @@ void unrotate_tile(const RotationEnds& ends, float* tile, size_t block, size_t c
     const Ending<kDiagonal, kTerms> ending{ends};
     if (transform(block, count, tile, NoFactors(), ending, tile, to)) clean_nans(to, count);
   });
+}
+
+// Lane by lane, the largest magnitudes of one block's transform.
+HWY_INLINE VI turned_maxima(const LaneSteps& lanes, const float* signs, const float* from,
+                            size_t block, float* work) {
+  VI bits = hn::Zero(DI());
+  transform_blocks(lanes, block, block, from, Beginning<false>{{signs}}, Largest{&bits}, work);
+  return bits;
+}
+
+void rotated_maxima_of_tile(const float* signs, const float* from, size_t block, size_t blocks,
+                            uint32_t* maxima) {
+  const DI di;
+  const LaneSteps lanes;
+  const auto infinity = hn::Set(di, static_cast<int32_t>(kFloatInfinity));
+  alignas(64) float work[kBlockMax];
+  for (size_t b = 0; b < blocks; ++b) {
+    const auto largest = turned_maxima(lanes, signs, from + b * block, block, work);
+    const auto most = hn::Min(hn::MaxOfLanes(di, largest), infinity);
+    maxima[b] = static_cast<uint32_t>(hn::GetLane(most));
+  }
 }
 
 }  // namespace HWY_NAMESPACE

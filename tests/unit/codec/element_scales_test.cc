@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "codec/element_formats.h"
+#include "codec/hadamard_signs.h"
 #include "codec/kernels/dispatch.h"
 #include "codec/kernels/element_kernels.h"
 #include "codec/kernels/element_reference.h"
@@ -138,6 +139,28 @@ TEST(ElementScales, MeansAreTheScalarOnes) {
           expect_equal(got, want, std::string(target_name(target)) + ", block ");
         }
       }
+    }
+  }
+}
+
+TEST(ElementScales, MaximaOfTransformsAreTheScalarOnes) {
+  std::mt19937_64 random(kSeed);
+  for (uint32_t block = 16; block <= kBlockMax; block *= 2) {
+    // From one value on: they need not be aligned.
+    const std::vector<float> tile = tile_of(block, kTileValues, random);
+    const size_t blocks = kTileValues / block - 1;
+    const float* const signs = hadamard_signs(block).forward.data();
+    std::vector<float> turned(kTileMemory);
+    element_reference().rotate({signs}, tile.data() + 1, block, blocks * block, turned.data());
+    std::vector<uint32_t> want(blocks);
+    element_reference().maxima(turned.data(), block, blocks, want.data());
+    for (uint32_t& bits : want) bits = std::min(bits, kFloatInfinity);
+    EXPECT_NE(std::count(want.begin(), want.end(), kFloatInfinity), 0) << block;
+    EXPECT_NE(std::count(want.begin(), want.end(), kFloatInfinity), want.size()) << block;
+    for (const int64_t target : available_targets()) {
+      std::vector<uint32_t> got(blocks);
+      element_kernels_of(target).rotated_maxima(signs, tile.data() + 1, block, blocks, got.data());
+      ASSERT_EQ(got, want) << target_name(target) << ", blocks of " << block;
     }
   }
 }
