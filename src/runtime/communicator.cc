@@ -264,15 +264,13 @@ Result<Communicator> CommunicatorImpl::split(int color, int key) {
   }
   const uint64_t group = derive_group_id(member_->group, split_number, color);
   std::vector<int> hosts = hosts_of_part(member_->host_of, old_ranks);
-  // As a group has them that met as one, where none of the whole insists on TCP or all do: the same
-  // messages, and a tuning that holds for both.
-  const SliceLimits limits = hosts.empty()
-                                 ? member_->limits
-                                 : slice_limits(options_, carrier_of(hosts, member_->over_tcp));
+  std::vector<bool> over_tcp = flags_of_part(member_->over_tcp, old_ranks);
+  // As a group has them that met as one: the same messages, and a tuning that holds for both.
+  const SliceLimits limits = slice_limits(options_, carrier_of(hosts, over_tcp));
   auto member = std::make_shared<Member>(progress_, group, new_rank, std::move(places), limits,
                                          false, topology_of_hosts(hosts));
   member->host_of = std::move(hosts);
-  member->over_tcp = member_->over_tcp;
+  member->over_tcp = std::move(over_tcp);
   member->flatten.set_every(options_.flatten_every);
   member->rounding_seed = derive_group_id(member_->rounding_seed, split_number, color);
   progress_->execute([&](Node& node) { node.register_member(member); });

@@ -90,7 +90,7 @@ class Member {
   std::vector<RankPlace> places;
   std::vector<int64_t> devices;  // global device ids by rank; empty for ordinary groups
   std::vector<int> host_of;      // by rank; set before the first call, empty in a lane
-  bool over_tcp = false;  // some rank of the group, or of what it is part of, shares no memory
+  std::vector<bool> over_tcp;    // by rank: it shares no memory; as host_of
   // Lanes (lanes.h): the communicator's member, and the communicator's number of each rank.
   std::shared_ptr<Member> parent;
   std::vector<int> parent_ranks;

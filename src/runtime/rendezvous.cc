@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <functional>
 
 #include "plan/host_topology.h"
 #include "platform/system_clock.h"
@@ -157,7 +158,7 @@ Status read_members(Progress& progress, Store& store, const MeetingRequest& requ
     }
     meeting.addresses.push_back(field(record, "address"));
     meeting.extras.push_back(field(record, "extra"));
-    meeting.over_tcp |= field(record, "transport") == "tcp";
+    meeting.over_tcp.push_back(field(record, "transport") == "tcp");
   }
   return {};
 }
@@ -179,11 +180,19 @@ std::vector<std::pair<ProcessId, int>> other_processes(const Meeting& meeting, P
 
 }  // namespace
 
-GroupCarrier carrier_of(std::span<const int> host_of, bool over_tcp) {
+GroupCarrier carrier_of(std::span<const int> host_of, const std::vector<bool>& over_tcp) {
   const bool together =
       std::all_of(host_of.begin(), host_of.end(), [](int host) { return host == 0; });
   if (!together) return GroupCarrier::kWires;
-  return over_tcp ? GroupCarrier::kLoopback : GroupCarrier::kMemory;
+  const bool shares = std::none_of(over_tcp.begin(), over_tcp.end(), std::identity());
+  return shares ? GroupCarrier::kMemory : GroupCarrier::kLoopback;
+}
+
+std::vector<bool> flags_of_part(const std::vector<bool>& flags, std::span<const int> ranks) {
+  std::vector<bool> part;
+  part.reserve(ranks.size());
+  for (const int rank : ranks) part.push_back(flags[static_cast<size_t>(rank)]);
+  return part;
 }
 
 SliceLimits slice_limits(const CommunicatorOptions& options, GroupCarrier carrier) {

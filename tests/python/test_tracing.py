@@ -58,6 +58,32 @@ def test_each_process_writes_its_own_and_they_merge(
     assert all(begins[e["id"]] <= e["ts"] for e in deliveries if e["ph"] == "e")
 
 
+_PART = """
+x = np.arange(1 << 20, dtype=np.float32)
+transport = "tcp" if rank == 2 else "auto"
+with tersum.Communicator(rank, size, store, transport=transport) as group:
+    part = group.split(rank // 2)
+    for communicator in (group, part):
+        communicator.all_reduce(x, codec="exact")
+"""
+
+
+def test_a_part_that_shares_memory_is_cut_so_whatever_the_others_insist_on(
+    ranks: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERSUM_TRACE", str(tmp_path / "t.json"))
+    ranks.start(3, _PART)
+    for rank in range(3):
+        status, _, words = ranks.finish(rank)
+        assert status == 0, words
+    slices: dict[str, int] = {}
+    for event in _load(tmp_path / "t.r0.json"):
+        if event["name"] == "combine":
+            group = event["args"]["group"]
+            slices[group] = max(slices.get(group, 0), event["args"]["bytes"])
+    assert list(slices.values()) == [64_512, 65_536]
+
+
 def test_a_program_that_never_closes_still_leaves_a_trace(
     ranks: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,10 +80,10 @@ TEST(SliceSize, IsWhatTheProgramNames) {
 
 TEST(SliceSize, FollowsWhatCarriesTheGroup) {
   const int together[] = {0, 0, 0}, apart[] = {0, 1, 0};
-  EXPECT_EQ(carrier_of(together, false), GroupCarrier::kMemory);
-  EXPECT_EQ(carrier_of(together, true), GroupCarrier::kLoopback);
-  EXPECT_EQ(carrier_of(apart, false), GroupCarrier::kWires);
-  EXPECT_EQ(carrier_of(apart, true), GroupCarrier::kWires);
+  EXPECT_EQ(carrier_of(together, {false, false, false}), GroupCarrier::kMemory);
+  EXPECT_EQ(carrier_of(together, {false, true, false}), GroupCarrier::kLoopback);
+  EXPECT_EQ(carrier_of(apart, {false, false, false}), GroupCarrier::kWires);
+  EXPECT_EQ(carrier_of(apart, {true, true, true}), GroupCarrier::kWires);
 }
 
 }  // namespace
