@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from link_codecs import LINK_CODECS
 from report_parts import BENCH, Measurement, Part, calls, parse_perf, perf, span
 
 from tersum.cli.byte_sizes import size_range
@@ -125,10 +126,24 @@ def _two_ranks(rate: str, quick: bool) -> Measurement:
     return Measurement(f"link-{rate}", (perf(*how, *more),))
 
 
+def _every_codec(quick: bool) -> Measurement:
+    """16 MiB in place and into another array, of 60 formats at a time beside bf16. Warm enough that
+    clips are held."""
+    run = (*span("64K", "64K"), *calls(1, 1)) if quick else (*span("16M", "16M"), *calls(10, 9))
+    codecs = LINK_CODECS[:60] if quick else LINK_CODECS
+    parts = []
+    for first in range(0, len(codecs), 60):
+        some = ",".join(dict.fromkeys(["bf16", *codecs[first : first + 60]]))
+        how = ("--ranks", "2", "--link", "1gbit", "--codec", some)
+        parts += [perf(*how, *run), perf(*how, *run, "--in-place")]
+    return Measurement("codecs-1gbit", tuple(parts))
+
+
 def wire_measurements(quick: bool) -> list[Measurement]:
     """All that need network namespaces and nothing else."""
     return [
         *(_at_16_mib(topology, rate, quick) for topology, rate in AT_16_MIB),
         *(sweep_measurement(sweep, quick) for sweep in SWEEPS),
         *(_two_ranks(rate, quick) for rate in ("1gbit", "5gbit")),
+        _every_codec(quick),
     ]
