@@ -154,3 +154,41 @@ def test_its_block_and_no_other_is_nan_on_every_rank(run_group: Run, text: str) 
         if not depends_on_others(spec) and "+clip" not in spec:
             others = np.delete(clean.reshape(-1), expected)
             assert np.delete(got, expected).tobytes() == others.tobytes(), name
+
+
+MOST = float(np.finfo(np.float16).max)
+
+
+def reached(group: tersum.Communicator, spec: str, plan: str, held: float, sums: float) -> float:
+    how: dict[str, Any] = {"count": COUNT, "dtype": "float16", "plan": plan}
+    return sums + group.error_bound(spec, absmax=held, sum_absmax=sums, **how)
+
+
+def near_the_end(group: tersum.Communicator, spec: str, data: Floats) -> list[tuple[str, Any]]:
+    """Sums of float16, of all ranks' values and of one rank's alone, which with their errors stay
+    within the type as barely as possible."""
+    seen: list[tuple[str, Any]] = []
+    for plan, adders in itertools.product(plans_of(spec), (RANKS, 1)):
+        held = MOST / adders
+
+        while reached(group, spec, plan, held, adders * held) > MOST:
+            held *= 0.98
+        values = (data[group.rank] * held if group.rank < adders else 0 * data[0]).astype(
+            np.float16
+        )
+        name = f"{plan}, {adders} x {held}"
+        seen.append((name, group.all_reduce(values, codec=spec, plan=plan, site=name)))
+    return seen
+
+
+# What +feedback owes from calls before has no bound.
+@pytest.mark.parametrize("text", [text for text in SPECS if "+feedback" not in text])
+def test_sums_that_have_room_for_their_errors_are_finite(run_group: Run, text: str) -> None:
+    """docs/codecs.md, near the end of the type: an error takes no sum to an infinity, or to NaN,
+    that is farther from it than its bound."""
+    spec = spec_of(text)
+    signs = np.random.default_rng(SEED).choice([-1.0, 0.0, 1.0, 1.0], SHAPE)
+    data = np.broadcast_to(signs, (RANKS, *SHAPE)).astype(np.float32)
+    for of_ranks in zip(*run_group(RANKS, lambda g: near_the_end(g, spec, data)), strict=True):
+        for name, got in of_ranks:
+            assert np.isfinite(got).all(), f"{name}, seed {SEED}"

@@ -29,7 +29,8 @@ def make_data(kind: str, ranks: int, count: int, seed: int) -> npt.NDArray[np.fl
     """``normal``; ``grad``: a log-normal(1.5) magnitude per element, shared by the ranks; ``act``:
     four channels of 4,096 a hundred times as large; ``identical``: the same on all ranks;
     ``spikes``: 0.1 % of the places, others on each rank, a hundred times as large; ``segments``: as
-    ``grad``, a magnitude to 256 values; ``tokens``: a log-normal(1) one to 1,000."""
+    ``grad``, a magnitude to 256 values; ``tokens``: a log-normal(1) one to 1,000;
+    ``outliers/N``: one channel of N a hundred times as large."""
     random = np.random.default_rng(seed)
     if kind == "identical":
         return np.repeat(random.standard_normal((1, count)), ranks, 0).astype(np.float32)
@@ -42,6 +43,8 @@ def make_data(kind: str, ranks: int, count: int, seed: int) -> npt.NDArray[np.fl
         data *= np.repeat(np.exp(random.standard_normal(count // 1000 + 1)), 1000)[:count]
     if kind == "act":
         data[:, np.isin(np.arange(count) % CHANNELS, OUTLIERS)] *= 100
+    if kind.startswith("outliers/"):
+        data[:, :: int(kind.removeprefix("outliers/"))] *= 100
     if kind == "spikes":
         data[random.random((ranks, count)) < 0.001] *= 100
     return data.astype(np.float32)
