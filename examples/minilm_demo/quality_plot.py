@@ -26,6 +26,7 @@ WAYS = {
     "kronecker": ("#3b8a4e", "P"),
     "others": ("#6a4c93", "^"),
 }
+BITS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 16)
 #: Where a name may stand, in points from its mark: the nearest first.
 STEPS = (
     *((8, 0), (7, 6), (7, -6), (6, 13), (6, -13), (8, 21), (8, -21), (14, 29), (14, -29)),
@@ -65,11 +66,11 @@ def draw(found: Sequence[Quality], path: Path) -> None:
     pyplot.rcParams.update(
         {"font.size": 10, "font.family": "DejaVu Sans", "svg.hashsalt": "tersum"}
     )
-    figure, axis = pyplot.subplots(figsize=(12, 10), layout="constrained")
+    figure, axis = pyplot.subplots(figsize=(15, 11), layout="constrained")
     losses = {q.spec: 1 - q.cosine_mean for q in found}
     marks = []
     for way, (color, marker) in WAYS.items():
-        points = [q for q in found if way_of(q.spec) == way and q.bits < 12]
+        points = [q for q in found if way_of(q.spec) == way]
         axis.scatter(
             [q.bits for q in points],
             [losses[q.spec] for q in points],
@@ -80,7 +81,10 @@ def draw(found: Sequence[Quality], path: Path) -> None:
             zorder=3,
         )
         marks += [Mark(q.bits, losses[q.spec], name_of(q, losses), color) for q in points]
-    axis.set_xlim(1, 10)
+    axis.set_xscale("log", base=2)
+    axis.set_xlim(1, 18)
+    axis.set_xticks(BITS, map(str, BITS))
+    axis.minorticks_off()
     axis.set_yscale("log")
     axis.invert_yaxis()
     axis.set_xlabel("bits per value on the wire")
