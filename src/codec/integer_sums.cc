@@ -94,7 +94,7 @@ void IntegerCodec::add_values(const void* values, size_t first, size_t count,
   const ElementKernels& kernels = element_kernels();
   const size_t padded = round_up(count, format_.block);
   load_shared_values(format_, values, first, count, place, memory.values);
-  turn_blocks(format_, turn_, memory.values, count, memory.values);
+  turn_blocks(format_, turn_, count, memory.values);
   for (size_t b = 0; b < padded / format_.block; ++b) {
     const float scale = shared_scale(*scale_at(place, first, b));
     memory.scales[b] = make_block_scale(scale);

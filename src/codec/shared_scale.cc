@@ -23,14 +23,16 @@ const float* values_to_measure(const ElementFormat& format, const void* values, 
 }
 
 // The largest magnitudes of what is coded of the blocks of `tile`, which ends with zeros up to a
-// whole one. Of a block with something not finite, or no number of the type, any that says so.
+// whole one. Of a block with something not finite, or no number of the type, any bits from
+// overflow_bits on.
 void find_maxima(const ElementFormat& format, const BlockTurn& turn, const float* tile,
                  size_t count, uint32_t* maxima) {
   const ElementKernels& kernels = element_kernels();
   const size_t blocks = round_up(count, format.block) / format.block;
   const size_t turned = turn.signs == nullptr ? 0 : count / format.block;
-  // What is not finite stays so when it is turned; a number beyond a shorter type's may be lost.
-  const size_t begin = format.overflow_bits == kFloatInfinity ? turned : 0;
+  // What is not finite stays so when it is turned; a number beyond a shorter type's may get lost.
+  const bool shows_all = format.overflow_bits == kFloatInfinity;
+  const size_t begin = shows_all ? turned : 0;
   if (begin < blocks) {
     kernels.maxima(tile + begin * format.block, format.block, blocks - begin, maxima + begin);
   }
@@ -38,7 +40,7 @@ void find_maxima(const ElementFormat& format, const BlockTurn& turn, const float
     uint32_t found[kTileBlocksMax];
     kernels.rotated_maxima(turn.signs->forward.data(), tile, format.block, turned, found);
     for (size_t b = 0; b < turned; ++b) {
-      if (begin > 0 || maxima[b] < format.overflow_bits) maxima[b] = found[b];
+      if (shows_all || maxima[b] < format.overflow_bits) maxima[b] = found[b];
     }
   }
   if (turn.rest != 1 && turned < blocks && maxima[turned] < format.overflow_bits) {
@@ -55,11 +57,10 @@ void load_shared_values(const ElementFormat& format, const void* values, size_t 
   std::fill(tile + count, tile + round_up(round_up(count, format.block), kTilePad), 0.0F);
 }
 
-void turn_blocks(const ElementFormat& format, const BlockTurn& turn, const float* from,
-                 size_t count, float* tile) {
+void turn_blocks(const ElementFormat& format, const BlockTurn& turn, size_t count, float* tile) {
   if (turn.signs == nullptr) return;
   const size_t whole = count / format.block * format.block;
-  element_kernels().rotate({turn.signs->forward.data()}, from, format.block, whole, tile);
+  element_kernels().rotate({turn.signs->forward.data()}, tile, format.block, whole, tile);
   if (turn.rest == 1) return;
   for (size_t i = whole; i < count; ++i) tile[i] *= turn.rest;
 }

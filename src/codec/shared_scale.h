@@ -33,10 +33,8 @@ struct BlockTurn {
   float rest = 1;
 };
 
-// Values of a tile become what is coded of them, in `tile`. `from` may be another place if there
-// are whole blocks alone.
-void turn_blocks(const ElementFormat& format, const BlockTurn& turn, const float* from,
-                 size_t count, float* tile);
+// Values of a tile become what is coded of them.
+void turn_blocks(const ElementFormat& format, const BlockTurn& turn, size_t count, float* tile);
 
 // What is not finite has made its block's scale NaN, and nothing is beyond the last level, unless a
 // peer's bytes say otherwise: then the former is 0 and the latter limited, the same on every

@@ -4,6 +4,7 @@
 
 #include "plan/plan_trees.h"
 #include "plan/rank_cycle.h"
+#include "plan/topology_shape.h"
 
 namespace tersum {
 namespace {
@@ -66,7 +67,9 @@ Result<PlanTrees> cycle_trees(const PlanRequest& request) {
   if (cycle.empty()) {
     return invalid_argument(std::string(plan_kind_name(request.kind)) +
                             " needs a ring of links through all ranks; topology " +
-                            request.topology->name + " has none");
+                            request.topology->name + " " +
+                            missing_torus_link(*request.topology, {request.size}) +
+                            ", and no other order of them was found");
   }
   const Ring ring(std::move(cycle));
   const bool broadcasts = request.collective == Collective::kBroadcast;

@@ -135,6 +135,14 @@ std::vector<std::pair<int, int>> shape_wires(const Shape& shape) {
   return wires;
 }
 
+std::string missing_torus_link(const Topology& topology, const std::vector<int>& extents) {
+  for (const auto& [a, b] : shape_wires({ShapeKind::kTorus, extents})) {
+    if (topology.adjacent(a, b)) continue;
+    return "has no link between rank " + std::to_string(a) + " and rank " + std::to_string(b);
+  }
+  return "does not say that it has the shape of one";
+}
+
 Status check_shape_claim(Topology& topology) {
   topology.dims.clear();
   if (topology.shape.empty()) return ok_status();

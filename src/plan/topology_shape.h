@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -27,6 +28,10 @@ std::optional<Shape> parse_shape(std::string_view name);
 
 // Pairs of nodes, hosts 0..size-1; a star's switch is node `size`.
 std::vector<std::pair<int, int>> shape_wires(const Shape& shape);
+
+// Which link a torus of the ranks in their order (with one extent: a ring) would have and the
+// topology has not, the first one: "has no link between rank 0 and rank 2".
+std::string missing_torus_link(const Topology& topology, const std::vector<int>& extents);
 
 // Whether the links of topology.shape are there. Fills topology.dims of a torus.
 Status check_shape_claim(Topology& topology);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "plan/plan_trees.h"
+#include "plan/topology_shape.h"
 
 namespace tersum {
 namespace {
@@ -142,17 +143,26 @@ std::vector<int> squarest_extents(int size) {
   return {shorter, size / shorter};
 }
 
+// "2 x 4".
+std::string extents_text(const std::vector<int>& extents) {
+  std::string text;
+  for (const int extent : extents) text += (text.empty() ? "" : " x ") + std::to_string(extent);
+  return text;
+}
+
 }  // namespace
 
 Result<PlanTrees> torus_trees(const PlanRequest& request) {
   const Topology* const topology = request.topology;
   const bool reaches_all = topology == nullptr || topology->all_adjacent;
   const bool is_grid = topology != nullptr && !topology->dims.empty();
+  const std::vector<int> squarest = squarest_extents(request.size);
   if (!reaches_all && !is_grid) {
-    return invalid_argument("torus needs a torus of links; topology " + topology->name +
-                            " has none");
+    return invalid_argument("torus needs a torus of links; for one of " + extents_text(squarest) +
+                            " topology " + topology->name + " " +
+                            missing_torus_link(*topology, squarest));
   }
-  const Grid grid(is_grid ? topology->dims : squarest_extents(request.size));
+  const Grid grid(is_grid ? topology->dims : squarest);
   const uint32_t halves = grid.has_ties() ? 2 : 1;
   const std::vector<uint32_t> shares = class_weights(grid, is_grid ? topology : nullptr);
   PlanTrees trees = equal_trees(request, halves * static_cast<uint32_t>(grid.dimensions()));

@@ -264,13 +264,13 @@ Result<Communicator> CommunicatorImpl::split(int color, int key) {
   }
   const uint64_t group = derive_group_id(member_->group, split_number, color);
   std::vector<int> hosts = hosts_of_part(member_->host_of, old_ranks);
-  std::vector<bool> over_tcp = flags_of_part(member_->over_tcp, old_ranks);
+  std::vector<RankCarrier> carriers = carriers_of_part(member_->carriers, old_ranks);
   // As a group has them that met as one: the same messages, and a tuning that holds for both.
-  const SliceLimits limits = slice_limits(options_, carrier_of(hosts, over_tcp));
+  const SliceLimits limits = slice_limits(options_, carrier_of(carriers));
   auto member = std::make_shared<Member>(progress_, group, new_rank, std::move(places), limits,
                                          false, topology_of_hosts(hosts));
   member->host_of = std::move(hosts);
-  member->over_tcp = std::move(over_tcp);
+  member->carriers = std::move(carriers);
   member->flatten.set_every(options_.flatten_every);
   member->rounding_seed = derive_group_id(member_->rounding_seed, split_number, color);
   progress_->execute([&](Node& node) { node.register_member(member); });
@@ -308,11 +308,11 @@ Result<Communicator> create_on(const std::shared_ptr<Progress>& progress, int ra
   }
   std::vector<int> hosts = meeting.host_of;
   auto wires = named_or_found(std::move(topology).value(), hosts);
-  auto member =
-      std::make_shared<Member>(progress, meeting.group, rank, std::move(places),
-                               slice_limits(options, meeting.carrier()), false, std::move(wires));
+  auto member = std::make_shared<Member>(progress, meeting.group, rank, std::move(places),
+                                         slice_limits(options, carrier_of(meeting.carriers)), false,
+                                         std::move(wires));
   member->host_of = std::move(hosts);
-  member->over_tcp = meeting.over_tcp;
+  member->carriers = meeting.carriers;
   member->flatten.set_every(options.flatten_every);
   member->rounding_seed = options.rounding_seed;
   progress->execute([&](Node& node) { node.register_member(member); });

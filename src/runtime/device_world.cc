@@ -155,10 +155,10 @@ Result<DeviceWorldImpl::Place> DeviceWorldImpl::find_or_make_place(const KeyedCa
     processes.push_back(process->second);
   }
   std::vector<int> hosts = hosts_of_part(meeting_.host_of, processes);
-  const std::vector<bool> over_tcp = flags_of_part(meeting_.over_tcp, processes);
+  const GroupCarrier carrier = carrier_of(carriers_of_part(meeting_.carriers, processes));
   auto member = std::make_shared<Member>(
       progress_, group, static_cast<int>(own - call.group.begin()), std::move(places),
-      slice_limits(options_, carrier_of(hosts, over_tcp)), true, topology_of_hosts(hosts));
+      slice_limits(options_, carrier), true, topology_of_hosts(hosts));
   member->host_of = std::move(hosts);
   member->flatten.set_every(options_.flatten_every);
   member->rounding_seed = mix_digests(options_.rounding_seed, devices_digest(call.group));
@@ -435,7 +435,7 @@ Result<std::shared_ptr<DeviceWorld>> create_world_on(const std::shared_ptr<Progr
     meeting.extras = {request.extra};
     meeting.processes = {progress->node().transport().self()};
     meeting.host_of = {0};
-    meeting.over_tcp = {false};
+    meeting.carriers = {RankCarrier()};
   }
   auto world = std::make_shared<DeviceWorldImpl>(progress, options, process_index, meeting);
   world->pin_links();

@@ -37,6 +37,12 @@ struct RankPlace {
   int64_t heard_ns = 0;  // last message handed on by others; those of the own link count there
 };
 
+// What a rank's messages are carried by, as the meeting of its group found it.
+struct RankCarrier {
+  int host = 0;           // as Meeting::host_of, whatever a topology says of hosts
+  bool over_tcp = false;  // it takes TCP alone
+};
+
 class Progress;
 
 class Member {
@@ -88,9 +94,9 @@ class Member {
   const std::shared_ptr<const Topology> topology;  // null: everybody reaches everybody
   const GroupRoutes routes;
   std::vector<RankPlace> places;
-  std::vector<int64_t> devices;  // global device ids by rank; empty for ordinary groups
-  std::vector<int> host_of;      // by rank; set before the first call, empty in a lane
-  std::vector<bool> over_tcp;    // by rank: it shares no memory; as host_of
+  std::vector<int64_t> devices;       // global device ids by rank; empty for ordinary groups
+  std::vector<int> host_of;           // by rank; set before the first call, empty in a lane
+  std::vector<RankCarrier> carriers;  // by rank, of what split may divide; else empty
   // Lanes (lanes.h): the communicator's member, and the communicator's number of each rank.
   std::shared_ptr<Member> parent;
   std::vector<int> parent_ranks;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-#include <functional>
 
+#include "base/check.h"
 #include "plan/host_topology.h"
 #include "platform/system_clock.h"
 #include "runtime/group_id.h"
@@ -158,7 +158,7 @@ Status read_members(Progress& progress, Store& store, const MeetingRequest& requ
     }
     meeting.addresses.push_back(field(record, "address"));
     meeting.extras.push_back(field(record, "extra"));
-    meeting.over_tcp.push_back(field(record, "transport") == "tcp");
+    meeting.carriers.push_back({0, field(record, "transport") == "tcp"});
   }
   return {};
 }
@@ -180,18 +180,24 @@ std::vector<std::pair<ProcessId, int>> other_processes(const Meeting& meeting, P
 
 }  // namespace
 
-GroupCarrier carrier_of(std::span<const int> host_of, const std::vector<bool>& over_tcp) {
-  const bool together =
-      std::all_of(host_of.begin(), host_of.end(), [](int host) { return host == 0; });
+GroupCarrier carrier_of(std::span<const RankCarrier> members) {
+  const bool together = std::all_of(members.begin(), members.end(), [&](const RankCarrier& other) {
+    return other.host == members.front().host;
+  });
   if (!together) return GroupCarrier::kWires;
-  const bool shares = std::none_of(over_tcp.begin(), over_tcp.end(), std::identity());
-  return shares ? GroupCarrier::kMemory : GroupCarrier::kLoopback;
+  const bool over_tcp = std::any_of(members.begin(), members.end(),
+                                    [](const RankCarrier& member) { return member.over_tcp; });
+  return over_tcp ? GroupCarrier::kLoopback : GroupCarrier::kMemory;
 }
 
-std::vector<bool> flags_of_part(const std::vector<bool>& flags, std::span<const int> ranks) {
-  std::vector<bool> part;
+std::vector<RankCarrier> carriers_of_part(std::span<const RankCarrier> all,
+                                          std::span<const int> ranks) {
+  std::vector<RankCarrier> part;
   part.reserve(ranks.size());
-  for (const int rank : ranks) part.push_back(flags[static_cast<size_t>(rank)]);
+  for (const int rank : ranks) {
+    TERSUM_CHECK(rank >= 0 && static_cast<size_t>(rank) < all.size());
+    part.push_back(all[static_cast<size_t>(rank)]);
+  }
   return part;
 }
 
@@ -235,6 +241,7 @@ Result<Meeting> meet(Progress& progress, Store& store, const MeetingRequest& req
     hosts.push_back(progress.node().transport().host_of(member));
   }
   meeting.host_of = number_hosts(hosts);
+  for (size_t i = 0; i < hosts.size(); ++i) meeting.carriers[i].host = meeting.host_of[i];
   return meeting;
 }
 

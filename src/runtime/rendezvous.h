@@ -35,8 +35,8 @@ struct MeetingRequest {
 // What carries a group's messages: links of several hosts, TCP within one, or its memory.
 enum class GroupCarrier : uint8_t { kWires, kLoopback, kMemory };
 
-// `host_of` by member, numbered as they first come up; `over_tcp`: of those that take nothing else.
-GroupCarrier carrier_of(std::span<const int> host_of, const std::vector<bool>& over_tcp);
+// Of a group, or of a part of one.
+GroupCarrier carrier_of(std::span<const RankCarrier> members);
 
 struct Meeting {
   uint64_t group = 0;
@@ -44,13 +44,13 @@ struct Meeting {
   std::vector<std::string> addresses;
   std::vector<std::string> extras;
   std::vector<ProcessId> processes;
-  std::vector<int> host_of;    // by member; numbered as they first come up
-  std::vector<bool> over_tcp;  // by member: it takes nothing else
-  [[nodiscard]] GroupCarrier carrier() const { return carrier_of(host_of, over_tcp); }
+  std::vector<int> host_of;           // by member; numbered as they first come up
+  std::vector<RankCarrier> carriers;  // by member
 };
 
-// Of members `ranks` what `flags` say of all.
-std::vector<bool> flags_of_part(const std::vector<bool>& flags, std::span<const int> ranks);
+// Those of members `ranks` of all.
+std::vector<RankCarrier> carriers_of_part(std::span<const RankCarrier> all,
+                                          std::span<const int> ranks);
 
 // How a group cuts its messages.
 SliceLimits slice_limits(const CommunicatorOptions& options, GroupCarrier carrier);

@@ -261,9 +261,9 @@ MANY_OUTLIERS = ("outliers/256", "outliers/128", "outliers/64", "outliers/48")
 def test_adaptive_blocks_are_nearly_as_good_as_small_ones(
     run_group: Run, kind: str, block: int, base: str
 ) -> None:
-    """Section 3, FineQuant: within 1.25x of block 32's error everywhere, in blocks of 64
-    up to an outlier in 48 values, in blocks of 128 to one in 384, for 0.15 bits there (with int4
-    4.15 in all)."""
+    """Section 3, FineQuant: within 1.25x of block 32's error everywhere, in blocks of 64 with as
+    many outliers as one in 48 values, in blocks of 128 as one in 384, for 0.15 bits there (with
+    int4 4.15 in all)."""
     spec = f"{base}/{block}+adaptive"
     assert once(spec, kind) <= 1.25 * once(f"{base}/32", kind), f"seed {SEED}"
     ratio = group_error(run_group, spec, kind, "two_step") / group_error(

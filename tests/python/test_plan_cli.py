@@ -87,7 +87,8 @@ def test_a_topology_file(capsys: Any, tmp_path: Path) -> None:
     assert facts["ranks"] == 3
     misfits = {plan["plan"]: plan["misfit"] for plan in facts["plans"] if "misfit" in plan}
     assert misfits["ring"] == (
-        "ring needs a ring of links through all ranks; topology line has none"
+        "ring needs a ring of links through all ranks; topology line has no link between rank 0 "
+        "and rank 2, and no other order of them was found"
     )
     # A name without a suffix is a file if there is one.
     bare = tmp_path / "bare"

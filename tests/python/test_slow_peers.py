@@ -22,7 +22,8 @@ from tersum.cli.shaped_link import ShapedLink
 REASON = shaped_link.unavailable_reason()
 needs_links = pytest.mark.skipif(REASON is not None, reason=f"no shaped links: {REASON}")
 
-GROWTH_MAX_KIB = 64 << 10
+#: Two arrays. What kept one for each call would come to four of them and more.
+GROWTH_MAX_KIB = 8 << 10
 
 #: Defines calls(): makes that many of a codec, whose seconds and growth in memory it prints.
 SUMS = """
@@ -81,6 +82,11 @@ def results(lines: list[str]) -> list[tuple[float, int]]:
     return [tuple(json.loads(line)) for line in lines if line.startswith("[")]
 
 
+def grown_kib(calls: list[tuple[float, int]]) -> int:
+    """Memory since the second call: the first ones still find their scratch and the allocator's."""
+    return max(kib for _, kib in calls[2:]) - calls[1][1]
+
+
 @needs_links
 @pytest.mark.parametrize("codec", ["exact", "int8/128"])
 def test_a_link_that_becomes_ten_times_slower_in_a_call(codec: str) -> None:
@@ -104,7 +110,7 @@ def test_a_link_that_becomes_ten_times_slower_in_a_call(codec: str) -> None:
         seconds = [call[0] for call in calls]
         assert len(seconds) == 6
         assert min(seconds[4:]) > 4 * min(seconds[:3]), seconds
-        assert max(call[1] for call in calls) < GROWTH_MAX_KIB
+        assert grown_kib(calls) < GROWTH_MAX_KIB
 
 
 def test_a_rank_that_is_stopped_nine_tenths_of_the_time(ranks: Any) -> None:
@@ -133,4 +139,4 @@ def test_a_rank_that_is_stopped_nine_tenths_of_the_time(ranks: Any) -> None:
         assert status == 0, err
         calls = results((lines if rank == 1 else []) + out.splitlines())
         assert len(calls) == 20
-        assert max(call[1] for call in calls) < GROWTH_MAX_KIB
+        assert max(grown_kib(calls[:10]), grown_kib(calls[10:])) < GROWTH_MAX_KIB

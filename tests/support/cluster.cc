@@ -145,6 +145,7 @@ void Cluster::meet_by_stepping() {
     auto member = std::make_shared<Member>(process, kGroup, rank, std::move(places),
                                            slice_limits(options, GroupCarrier::kWires), false,
                                            std::move(topology));
+    for (const int host : hosts) member->carriers.push_back({host});
     member->host_of = std::move(hosts);
     process->node().register_member(member);
     at(rank) = Communicator(std::make_shared<CommunicatorImpl>(process, member, options, false));

@@ -70,16 +70,27 @@ HWY_INLINE void butterflies(VF* v) {
 // begins with value number `first`; places are counted in that.
 struct NoFactors {
   static constexpr bool kWatches = false;
+  static constexpr bool kScans = false;
   HWY_INLINE NoFactors in_block(size_t) const { return *this; }
   HWY_INLINE VF apply(VF value, size_t) const { return value; }
 };
 template <bool kDiagonal>
 struct Beginning {
+  static constexpr bool kScans = false;
   RotationEnds ends;
   HWY_INLINE Beginning in_block(size_t first) const { return {ends.from(first)}; }
   HWY_INLINE VF apply(VF value, size_t place) const {
     if constexpr (kDiagonal) value = hn::Mul(value, hn::LoadU(DF(), ends.diagonal + place));
     return hn::Mul(value, hn::LoadU(DF(), ends.signs + place));
+  }
+};
+// Of values that nobody has looked at yet, in an array of a rank's.
+struct Scanning {
+  static constexpr bool kScans = true;
+  const float* signs;
+  HWY_INLINE Scanning in_block(size_t) const { return *this; }
+  HWY_INLINE VF apply(VF value, size_t place) const {
+    return hn::Mul(value, hn::LoadU(DF(), signs + place));
   }
 };
 // NaN that the terms bring is noticed, and made canonical afterwards.
@@ -97,8 +108,8 @@ struct Ending {
   }
 };
 
-// What becomes of vectors before the steps between them: those steps, and whatever else is done.
-// They are `step` values apart, the first of them value `at` of the block.
+// What is done with vectors once only the steps between them are left: `step` values apart, the
+// first of them value `at` of the block.
 template <class After>
 struct Stored {
   After after;
@@ -121,7 +132,8 @@ struct Stored {
   }
 };
 // The largest magnitude of a and b after the last step is that of |a| + |b|, rounded alike: one of
-// a + b and a - b is that number or its opposite, and the other one is no larger.
+// a + b and a - b is that number or its opposite, and the other one is no larger. (Where one is
+// infinite the other may be NaN: larger as bits, so whoever asks limits them.)
 struct Largest {
   VI* bits;
 
@@ -151,7 +163,7 @@ HWY_INLINE void near_steps(const LaneSteps& lanes, const float* from, const Befo
   for (size_t i = 0; i < kCount; ++i) {
     const size_t here = at + i * kLanes;
     v[i] = lanes.apply(before.apply(hn::LoadU(DF(), from + here), here));
-    prefetch_ahead<1>(from + here);
+    if constexpr (Before::kScans) prefetch_ahead<1>(from + here);
   }
   end.template take<kCount>(v, at, kLanes);
 }
@@ -264,7 +276,7 @@ void unrotate_tile(const RotationEnds& ends, float* tile, size_t block, size_t c
 HWY_INLINE VI turned_maxima(const LaneSteps& lanes, const float* signs, const float* from,
                             size_t block, float* work) {
   VI bits = hn::Zero(DI());
-  transform_blocks(lanes, block, block, from, Beginning<false>{{signs}}, Largest{&bits}, work);
+  transform_blocks(lanes, block, block, from, Scanning{signs}, Largest{&bits}, work);
   return bits;
 }
 

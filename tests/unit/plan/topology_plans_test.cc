@@ -196,8 +196,8 @@ TEST(TopologyPlans, AMisfitNamesTheMissingLinkAndWhatFits) {
                 "one_shot needs a link between rank 0 and rank 2; topology ring4 has none; use "
                 "ring, bidirectional_ring, tree or hierarchical");
   expect_misfit(*ring, Collective::kAllReduce, PlanKind::kTorus,
-                "torus needs a torus of links; topology ring4 has none; use "
-                "ring, bidirectional_ring, tree or hierarchical");
+                "torus needs a torus of links; for one of 2 x 2 topology ring4 has no link between "
+                "rank 0 and rank 2; use ring, bidirectional_ring, tree or hierarchical");
   expect_misfit(*ring, Collective::kBroadcast, PlanKind::kTwoStep,
                 "two_step needs a link between rank 1 and rank 3; topology ring4 has none; use "
                 "ring, bidirectional_ring or tree");
@@ -207,9 +207,10 @@ TEST(TopologyPlans, AMisfitNamesTheMissingLinkAndWhatFits) {
   const auto line = parse_topology(R"({"name": "line", "rate": "1gbit", "hosts": ["a", "b", "c"],
       "links": [{"between": ["a", "b"]}, {"between": ["b", "c"]}]})")
                         .value();
-  expect_misfit(*line, Collective::kAllReduce, PlanKind::kRing,
-                "ring needs a ring of links through all ranks; topology line has none; use tree or "
-                "hierarchical");
+  expect_misfit(
+      *line, Collective::kAllReduce, PlanKind::kRing,
+      "ring needs a ring of links through all ranks; topology line has no link between "
+      "rank 0 and rank 2, and no other order of them was found; use tree or hierarchical");
   PlanRequest request = request_on(*ring, Collective::kAllReduce, PlanKind::kRing);
   request.size = 5;
   EXPECT_EQ(make_plan(request).status().message(),

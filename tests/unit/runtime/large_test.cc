@@ -122,7 +122,9 @@ float tile_value(size_t rank, size_t slot, size_t i) {
   return static_cast<float>((i * (rank + 3) + slot * 211) % 1021);
 }
 
-TEST(Large, FloatsBeyondTwoToThe31ElementsInLittleMemory) {
+class LargeOver : public ::testing::TestWithParam<ClusterKind> {};
+
+TEST_P(LargeOver, FloatsBeyondTwoToThe31ElementsInLittleMemory) {
   std::array<TiledArray, 2> inputs;
   std::array<TiledArray, 2> outputs;
   for (const auto* arrays : {&inputs, &outputs}) {
@@ -136,7 +138,9 @@ TEST(Large, FloatsBeyondTwoToThe31ElementsInLittleMemory) {
       for (size_t i = 0; i < TiledArray::slot_values(slot); ++i) values[i] = tile_value(r, slot, i);
     }
   }
-  Cluster cluster(ClusterOptions{});
+  ClusterOptions options;
+  options.kind = GetParam();
+  Cluster cluster(options);
   for (const char* codec : {"exact", "int8/128"}) {
     for (TiledArray& output : outputs) {
       std::memset(output.slot(0), 0, TiledArray::kSlots * TiledArray::kTileBytes);
@@ -168,6 +172,11 @@ TEST(Large, FloatsBeyondTwoToThe31ElementsInLittleMemory) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Kinds, LargeOver,
+                         ::testing::Values(ClusterKind::kLocal, ClusterKind::kTcp,
+                                           ClusterKind::kShm),
+                         [](const auto& info) { return cluster_kind_name(info.param); });
 
 // Arrays beyond the cache's size are written by other stores; 8 Mi values and some are enough.
 TEST(Large, PastTheCacheTheSumsAreTheSame) {

@@ -78,12 +78,16 @@ TEST(SliceSize, IsWhatTheProgramNames) {
   }
 }
 
-TEST(SliceSize, FollowsWhatCarriesTheGroup) {
-  const int together[] = {0, 0, 0}, apart[] = {0, 1, 0};
-  EXPECT_EQ(carrier_of(together, {false, false, false}), GroupCarrier::kMemory);
-  EXPECT_EQ(carrier_of(together, {false, true, false}), GroupCarrier::kLoopback);
-  EXPECT_EQ(carrier_of(apart, {false, false, false}), GroupCarrier::kWires);
-  EXPECT_EQ(carrier_of(apart, {true, true, true}), GroupCarrier::kWires);
+TEST(SliceSize, FollowsWhatCarriesTheGroupOrThePart) {
+  const RankCarrier all[] = {{0, false}, {1, false}, {0, true}, {1, false}, {0, false}};
+  const auto carrier_of_ranks = [&](std::vector<int> ranks) {
+    return carrier_of(carriers_of_part(all, ranks));
+  };
+  EXPECT_EQ(carrier_of_ranks({0, 1, 2, 3, 4}), GroupCarrier::kWires);
+  EXPECT_EQ(carrier_of_ranks({0, 2, 4}), GroupCarrier::kLoopback);
+  EXPECT_EQ(carrier_of_ranks({0, 4}), GroupCarrier::kMemory);
+  EXPECT_EQ(carrier_of_ranks({1, 3}), GroupCarrier::kMemory);
+  EXPECT_EQ(carrier_of_ranks({2, 3}), GroupCarrier::kWires);
 }
 
 }  // namespace

@@ -29,10 +29,11 @@ class HandClock final : public Clock {
 // takes 8 us and twice as many bytes, a ring 14 us.
 struct Machine {
   double ns_per_byte = 0.5;
-  double slow_until_s = 0;  // calls take three times as long until then
-  size_t stalled = 0;       // so many calls of 1 KiB take 6 ms more, every other one
-  double latency_s = 0;     // of every call, more than the above
-  double colder = 1;        // as many times as long a call takes behind one of another way
+  double slow_until_s = 0;   // calls take three times as long until then
+  double slow_from_s = 1e9;  // and from then on
+  size_t stalled = 0;        // so many calls of 1 KiB take 6 ms more, every other one
+  double latency_s = 0;      // of every call, more than the above
+  double colder = 1;         // as many times as long a call takes behind one of another way
   HandClock clock;
   std::vector<size_t> sizes;  // of the calls, in order
   std::string last_way;
@@ -56,7 +57,8 @@ struct Machine {
         return ok_status();
       }
       const size_t bytes = arguments.count * sizeof(float);
-      const double slow = static_cast<double>(clock.now_ns()) * 1e-9 < slow_until_s ? 3 : 1;
+      const double now_s = static_cast<double>(clock.now_ns()) * 1e-9;
+      const double slow = now_s < slow_until_s || now_s >= slow_from_s ? 3 : 1;
       const std::string way =
           std::string(options.codec) + std::string(plan_kind_name(options.plan));
       const double cold = std::exchange(last_way, way) == way ? 1 : colder;
@@ -143,6 +145,33 @@ TEST(Tuner, KeepsToItsBudgetOnMachinesOfAnySpeed) {
       EXPECT_LE(seconds, 0.2) << size << " ranks, " << ns_per_byte << " ns per byte, " << colder;
       EXPECT_GE(ways_at(table, 1 << 10), colder * ns_per_byte < 1000 ? 8U : 2U);
     }
+  }
+}
+
+// Then one size is measured as seldom as need be: five calls and what ranks agree on.
+TEST(Tuner, KeepsToItsBudgetWhereCallsAreLong) {
+  for (const double latency_s : {5e-3, 10e-3, 15e-3, 20e-3, 30e-3, 38e-3, 60e-3}) {
+    for (const int size : {2, 4}) {
+      Machine machine;
+      machine.latency_s = latency_s;
+      const TuningTable table = machine.tune(size);
+      const double seconds = static_cast<double>(machine.clock.now_ns()) * 1e-9;
+      EXPECT_LE(seconds, std::max(0.2, 5.1 * latency_s)) << size << " ranks, " << latency_s;
+      EXPECT_FALSE(table.empty());
+      if (latency_s <= 30e-3) continue;
+      EXPECT_EQ(machine.sizes.size(), 4U) << size << " ranks, " << latency_s;
+    }
+  }
+}
+
+// What was planned by the first look at each size takes three times as long.
+TEST(Tuner, KeepsToItsBudgetWhereItsCoresAreTakenMeanwhile) {
+  for (double from_s = 0.02; from_s < 0.2; from_s += 0.01) {
+    Machine machine;
+    machine.slow_from_s = from_s;
+    const TuningTable table = machine.tune(2);
+    EXPECT_LE(static_cast<double>(machine.clock.now_ns()) * 1e-9, 0.25) << from_s;
+    EXPECT_FALSE(table.empty());
   }
 }
 
