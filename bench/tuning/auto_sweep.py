@@ -6,17 +6,20 @@
 
 Prints one row per size: medians of both, what auto took, and the ratio. The two take turns within
 one run of ``tersum perf``. A row is marked when auto is slower by more than 3 % and more than 1 us,
-and when it took what exact took, so that the ratio says nothing but how noisy the machine is.
+also where it took what exact takes, in which case the ratio holds what auto itself costs and how
+noisy the machine is. What seems slower is measured twice more, and is if it always was.
 Exit status 1 if any is slower.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +36,7 @@ BANDS = [
 ]
 SLOWER = 1.03
 SLOWER_US = 1.0
+TRIES = 3
 
 
 def measure(low: int, high: int, iterations: int, arguments: list[str]) -> list[dict[str, Any]]:
@@ -56,23 +60,37 @@ def path_of(row: dict[str, Any]) -> str:
     return taken
 
 
-def compare(exact: dict[str, Any], auto: dict[str, Any]) -> dict[str, Any]:
-    """Prints one row and returns it: medians in microseconds, what each took, the verdict."""
+def is_slower(exact: dict[str, Any], auto: dict[str, Any]) -> bool:
+    """By more than the bar."""
+    lost_us: float = auto["time_us"] - exact["time_us"]
+    return bool(auto["time_us"] > SLOWER * exact["time_us"] and lost_us > SLOWER_US)
+
+
+def compare(
+    exact: dict[str, Any], auto: dict[str, Any], again: Callable[[], list[dict[str, Any]]]
+) -> dict[str, Any]:
+    """Prints one row and returns it: medians in microseconds, what each took, the verdict. Of
+    several tries, the last. ``again``: measures the size once more."""
+    tries = 1
+    while is_slower(exact, auto) and tries < TRIES:
+        exact, auto = again()[-2:]
+        tries += 1
     same = path_of(auto) == path_of(exact)
-    lost_us = auto["time_us"] - exact["time_us"]
+    slower = is_slower(exact, auto)
     ratio = auto["time_us"] / exact["time_us"]
-    slower = not same and ratio > SLOWER and lost_us > SLOWER_US
     times = " | ".join(f"{row['time_us']:,.1f} us" for row in (exact, auto))
-    verdict = "the same path" if same else "slower" if slower else ""
+    words = ["the same path"] * same + ["slower"] * slower
+    words += [f"try {tries}"] * (tries > 1)
     print(
-        f"| {format_bytes(auto['bytes'])} | {times} | {path_of(auto)} | {ratio:.2f} | {verdict} |",
+        f"| {format_bytes(auto['bytes'])} | {times} | {path_of(auto)} | {ratio:.2f} "
+        f"| {', '.join(words)} |",
         flush=True,
     )
     return {
         **{"bytes": auto["bytes"], "ranks": auto["ranks"]},
         **{"exact_us": exact["time_us"], "auto_us": auto["time_us"]},
         **{"exact_took": path_of(exact), "auto_took": path_of(auto)},
-        **{"same_path": same, "slower": slower},
+        **{"same_path": same, "slower": slower, "tries": tries},
     }
 
 
@@ -102,9 +120,12 @@ def main() -> int:
     for low, high, iterations in BANDS:
         if 4 * low < options.from_bytes or high > options.to_bytes:
             continue
-        rows = measure(low, high, max(iterations // options.slow, 5), arguments)
+        calls = max(iterations // options.slow, 5)
+        rows = measure(low, high, calls, arguments)
         for exact, auto in zip(rows[2::2], rows[3::2], strict=True):
-            table.append(compare(exact, auto))
+            size = auto["bytes"]
+            again = functools.partial(measure, max(size // 4, 4), size, calls, arguments)
+            table.append(compare(exact, auto, again))
     if options.json:
         options.json.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
     return 1 if any(row["slower"] for row in table) else 0
