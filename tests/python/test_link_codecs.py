@@ -21,7 +21,7 @@ from tersum.codecs import codec_info
 
 def test_every_format_of_the_list_is_within_four_per_cent_of_its_wire() -> None:
     rows = read_numbers()
-    assert [row.codec for row in rows] and {row.codec for row in rows} == set(LINK_CODECS)
+    assert sorted(row.codec for row in rows) == sorted(LINK_CODECS)
     assert all(1.0 <= row.worst <= 1.04 for row in rows)
 
 

@@ -170,7 +170,6 @@ def near_the_end(group: tersum.Communicator, spec: str, data: Floats) -> list[tu
     seen: list[tuple[str, Any]] = []
     for plan, adders in itertools.product(plans_of(spec), (RANKS, 1)):
         held = MOST / adders
-
         while reached(group, spec, plan, held, adders * held) > MOST:
             held *= 0.98
         values = (data[group.rank] * held if group.rank < adders else 0 * data[0]).astype(

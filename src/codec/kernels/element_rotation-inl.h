@@ -74,23 +74,15 @@ struct NoFactors {
   HWY_INLINE NoFactors in_block(size_t) const { return *this; }
   HWY_INLINE VF apply(VF value, size_t) const { return value; }
 };
-template <bool kDiagonal>
+// kFromMemory: of values that nobody has looked at yet, in an array of a rank's.
+template <bool kDiagonal, bool kFromMemory = false>
 struct Beginning {
-  static constexpr bool kScans = false;
+  static constexpr bool kScans = kFromMemory;
   RotationEnds ends;
   HWY_INLINE Beginning in_block(size_t first) const { return {ends.from(first)}; }
   HWY_INLINE VF apply(VF value, size_t place) const {
     if constexpr (kDiagonal) value = hn::Mul(value, hn::LoadU(DF(), ends.diagonal + place));
     return hn::Mul(value, hn::LoadU(DF(), ends.signs + place));
-  }
-};
-// Of values that nobody has looked at yet, in an array of a rank's.
-struct Scanning {
-  static constexpr bool kScans = true;
-  const float* signs;
-  HWY_INLINE Scanning in_block(size_t) const { return *this; }
-  HWY_INLINE VF apply(VF value, size_t place) const {
-    return hn::Mul(value, hn::LoadU(DF(), signs + place));
   }
 };
 // NaN that the terms bring is noticed, and made canonical afterwards.
@@ -272,23 +264,17 @@ void unrotate_tile(const RotationEnds& ends, float* tile, size_t block, size_t c
   });
 }
 
-// Lane by lane, the largest magnitudes of one block's transform.
-HWY_INLINE VI turned_maxima(const LaneSteps& lanes, const float* signs, const float* from,
-                            size_t block, float* work) {
-  VI bits = hn::Zero(DI());
-  transform_blocks(lanes, block, block, from, Scanning{signs}, Largest{&bits}, work);
-  return bits;
-}
-
 void rotated_maxima_of_tile(const float* signs, const float* from, size_t block, size_t blocks,
                             uint32_t* maxima) {
   const DI di;
   const LaneSteps lanes;
+  const Beginning<false, true> before{{signs}};
   const auto infinity = hn::Set(di, static_cast<int32_t>(kFloatInfinity));
   alignas(64) float work[kBlockMax];
   for (size_t b = 0; b < blocks; ++b) {
-    const auto largest = turned_maxima(lanes, signs, from + b * block, block, work);
-    const auto most = hn::Min(hn::MaxOfLanes(di, largest), infinity);
+    VI bits = hn::Zero(di);
+    transform_blocks(lanes, block, block, from + b * block, before, Largest{&bits}, work);
+    const auto most = hn::Min(hn::MaxOfLanes(di, bits), infinity);
     maxima[b] = static_cast<uint32_t>(hn::GetLane(most));
   }
 }

@@ -73,6 +73,7 @@ class Tuning {
   Status call(const TuningWay& way, size_t bytes);
   Status time_call(const TuningWay& way, size_t bytes, std::vector<double>& seconds);
   Status agree_on_largest(std::vector<double>& values);
+  Status agree_on_times(std::vector<double>& seconds);
   Result<TuningTable> table_that_holds();
   Result<TuningTable> agreed_cache();
   Result<bool> holds(const TuningTable& table);
@@ -200,10 +201,7 @@ Status Tuning::look_at(Probe& probe, const std::vector<TuningWay>& ways) {
   const int64_t turn_begun_ns = clock_.now_ns();
   TERSUM_RETURN_IF_ERROR(run_turn(ways, probe.bytes, agreed));
   agreed.push_back(seconds_since(turn_begun_ns));
-  agreed.push_back(seconds_since(begun_ns_));
-  TERSUM_RETURN_IF_ERROR(agree_on_largest(agreed));
-  elapsed_s_ = agreed.back();
-  agreed.pop_back();
+  TERSUM_RETURN_IF_ERROR(agree_on_times(agreed));
   probe.turn_s += agreed.back();
   agreed.pop_back();
   probe.ways.insert(probe.ways.end(), ways.begin(), ways.end());
@@ -248,10 +246,8 @@ Status Tuning::run_turns(const Probe& probe, size_t turns, std::vector<double>& 
   for (size_t turn = 0; turn < turns; ++turn) {
     TERSUM_RETURN_IF_ERROR(run_turn(probe.ways, probe.bytes, taken));
   }
-  taken.push_back(seconds_since(begun_ns_));
-  TERSUM_RETURN_IF_ERROR(agree_on_largest(taken));
-  elapsed_s_ = taken.back();
-  seconds.insert(seconds.end(), taken.begin(), taken.end() - 1);
+  TERSUM_RETURN_IF_ERROR(agree_on_times(taken));
+  seconds.insert(seconds.end(), taken.begin(), taken.end());
   return {};
 }
 
@@ -272,6 +268,15 @@ Status Tuning::agree_on_largest(std::vector<double>& values) {
   return run_call_({Collective::kAllReduce, values.data(), values.data(), values.size(),
                     DataType::kFloat64, ReduceOp::kMax, 0},
                    exact);
+}
+
+// And on how long the tuning has taken so far.
+Status Tuning::agree_on_times(std::vector<double>& seconds) {
+  seconds.push_back(seconds_since(begun_ns_));
+  TERSUM_RETURN_IF_ERROR(agree_on_largest(seconds));
+  elapsed_s_ = seconds.back();
+  seconds.pop_back();
+  return {};
 }
 
 // The group's own table, or the cache's, if it still tells the truth; else empty. What is kept for

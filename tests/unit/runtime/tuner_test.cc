@@ -148,7 +148,8 @@ TEST(Tuner, KeepsToItsBudgetOnMachinesOfAnySpeed) {
   }
 }
 
-// Then one size is measured as seldom as need be: five calls and what ranks agree on.
+// Where they are longest, one size is measured as seldom as need be: by four calls, and a fifth by
+// which ranks agree.
 TEST(Tuner, KeepsToItsBudgetWhereCallsAreLong) {
   for (const double latency_s : {5e-3, 10e-3, 15e-3, 20e-3, 30e-3, 38e-3, 60e-3}) {
     for (const int size : {2, 4}) {
@@ -164,13 +165,14 @@ TEST(Tuner, KeepsToItsBudgetWhereCallsAreLong) {
   }
 }
 
-// What was planned by the first look at each size takes three times as long.
-TEST(Tuner, KeepsToItsBudgetWhereItsCoresAreTakenMeanwhile) {
+// What was planned by the first look at each size takes three times as long: up to 219 ms, and 239
+// if all turns that were planned were made.
+TEST(Tuner, NearlyKeepsToItsBudgetWhereItsCoresAreTakenMeanwhile) {
   for (double from_s = 0.02; from_s < 0.2; from_s += 0.01) {
     Machine machine;
     machine.slow_from_s = from_s;
     const TuningTable table = machine.tune(2);
-    EXPECT_LE(static_cast<double>(machine.clock.now_ns()) * 1e-9, 0.25) << from_s;
+    EXPECT_LE(static_cast<double>(machine.clock.now_ns()) * 1e-9, 0.225) << from_s;
     EXPECT_FALSE(table.empty());
   }
 }
