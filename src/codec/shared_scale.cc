@@ -23,10 +23,10 @@ const float* values_to_measure(const ElementFormat& format, const void* values, 
 }
 
 // The largest magnitudes of what is coded of the blocks of `tile`, which ends with zeros up to a
-// whole one. Of a block with something not finite, or no number of the type, any bits from
-// overflow_bits on.
+// whole one; of one up to `least` any bits up to that. Of a block with something not finite, or no
+// number of the type, any bits from overflow_bits on.
 void find_maxima(const ElementFormat& format, const BlockTurn& turn, const float* tile,
-                 size_t count, uint32_t* maxima) {
+                 size_t count, uint32_t least, uint32_t* maxima) {
   const ElementKernels& kernels = element_kernels();
   const size_t blocks = round_up(count, format.block) / format.block;
   const size_t turned = turn.signs == nullptr ? 0 : count / format.block;
@@ -38,7 +38,7 @@ void find_maxima(const ElementFormat& format, const BlockTurn& turn, const float
   }
   if (turned > 0) {
     uint32_t found[kTileBlocksMax];
-    kernels.rotated_maxima(turn.signs->forward.data(), tile, format.block, turned, found);
+    kernels.rotated_maxima(turn.signs->forward.data(), tile, format.block, turned, least, found);
     for (size_t b = 0; b < turned; ++b) {
       if (shows_all || maxima[b] < format.overflow_bits) maxima[b] = found[b];
     }
@@ -46,6 +46,12 @@ void find_maxima(const ElementFormat& format, const BlockTurn& turn, const float
   if (turn.rest != 1 && turned < blocks && maxima[turned] < format.overflow_bits) {
     maxima[turned] = float_bits(float_from_bits(maxima[turned]) * turn.rest);
   }
+}
+
+// Bits of a magnitude for which, as for all below it, no scale above `shared` would be chosen: that
+// of the last level, which is exact (8 bits times 7), so that divided it is no more than the scale.
+uint32_t magnitude_within(const ElementFormat& format, uint16_t shared) {
+  return std::min(float_bits(shared_scale(shared) * format.level_max), kFloatInfinity);
 }
 
 }  // namespace
@@ -93,7 +99,8 @@ void measure_scales(const ElementFormat& format, const void* values, size_t coun
     const size_t here = std::min(kTileValues, count - first);
     const size_t blocks = round_up(here, format.block) / format.block;
     const float* const tile = values_to_measure(format, values, first, here, place, memory);
-    find_maxima(format, turn, tile, here, maxima);
+    const uint32_t least = one_scale ? magnitude_within(format, scales[0]) : 0;
+    find_maxima(format, turn, tile, here, least, maxima);
     auto* const wire = reinterpret_cast<std::byte*>(chosen);
     element_kernels().choose_scales(format, maxima, blocks, 0, wire, unused);
     for (size_t b = 0; b < blocks; ++b) {

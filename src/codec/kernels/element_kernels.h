@@ -123,10 +123,10 @@ struct ElementKernels {
   void (*rotate)(const RotationEnds& ends, const float* from, size_t block, size_t count,
                  float* tile);
   void (*unrotate)(const RotationEnds& ends, float* tile, size_t block, size_t count, float* to);
-  // What maxima finds in what rotate gives for `signs`, or infinity where that is larger: a tile at
-  // most, at `from`, which may be unaligned.
+  // What maxima finds in what rotate gives for `signs`, brought between `least` and infinity: a
+  // tile at most, at `from`, which may be unaligned. What cannot exceed `least` is not looked for.
   void (*rotated_maxima)(const float* signs, const float* from, size_t block, size_t blocks,
-                         uint32_t* maxima);
+                         uint32_t least, uint32_t* maxima);
   // What dequantize and unrotate make of `count` codes one after the other, where
   // rotates_as_integers() says so and no scale is NaN or too large for the sums.
   void (*unrotate_codes)(const ElementFormat& format, const RotationEnds& ends,

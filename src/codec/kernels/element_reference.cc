@@ -315,12 +315,12 @@ void unrotate(const RotationEnds& ends, float* tile, size_t block, size_t count,
 }
 
 void rotated_maxima(const float* signs, const float* from, size_t block, size_t blocks,
-                    uint32_t* found) {
+                    uint32_t least, uint32_t* found) {
   alignas(64) float tile[kTileMemory];
   rotate({signs}, from, block, block * blocks, tile);
   maxima(tile, block, blocks, found);
   std::transform(found, found + blocks, found,
-                 [](uint32_t bits) { return std::min(bits, kFloatInfinity); });
+                 [=](uint32_t bits) { return std::clamp(bits, least, kFloatInfinity); });
 }
 
 void unrotate_codes(const ElementFormat& format, const RotationEnds& ends, const uint8_t* codes,

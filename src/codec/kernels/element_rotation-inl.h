@@ -35,11 +35,18 @@ class LaneSteps {
       : one_(lane_signs(1)), two_(lane_signs(2)), four_(lane_signs(4)), eight_(lane_signs(8)) {}
 
   HWY_INLINE VF apply(VF v) const {
+    v = apply_first_three(v);
+#if HWY_CAP_GE512
+    v = signed_sum(v, eight_, hn::ConcatLowerUpper(DF(), v, v));
+#endif
+    return v;
+  }
+  // Those within eight lanes.
+  HWY_INLINE VF apply_first_three(VF v) const {
     v = signed_sum(v, one_, hn::Shuffle2301(v));
     v = signed_sum(v, two_, hn::Shuffle1032(v));
 #if HWY_CAP_GE512
     v = signed_sum(v, four_, hn::SwapAdjacentBlocks(v));
-    v = signed_sum(v, eight_, hn::ConcatLowerUpper(DF(), v, v));
 #elif HWY_CAP_GE256
     v = signed_sum(v, four_, hn::ConcatLowerUpper(DF(), v, v));
 #endif
@@ -264,15 +271,59 @@ void unrotate_tile(const RotationEnds& ends, float* tile, size_t block, size_t c
   });
 }
 
+// True only if no magnitude after all steps is above `least`. Each is that of a sum of one value
+// from every 64 in a row, transformed among themselves, so no larger than the sum of theirs. For
+// what is alike throughout a block of B that is 0.8 B / 8 of a value's size, while the largest of a
+// million transformed values is five times the root of B: half as much again, where B is 1,024.
+//
+// Roundings: u = 2^-24, N the sum of all magnitudes before. Steps in two orders and the sum of
+// magnitudes are off by less than 32 u N together, and N is at most the sum of the 64 bounds (a
+// transform of n values makes their sum of magnitudes no smaller): 2^-13 of the largest.
+HWY_NOINLINE bool is_bounded(const LaneSteps& lanes, size_t block, const float* from,
+                             const Beginning<false, true>& before, uint32_t least) {
+  const DF df;
+  VF sums[kNearVectors];
+  for (VF& sum : sums) sum = hn::Zero(df);
+  for (size_t at = 0; at < block; at += kNearVectors * kLanes) {
+    VF v[kNearVectors];
+    for (size_t i = 0; i < kNearVectors; ++i) {
+      const size_t here = at + i * kLanes;
+      v[i] = lanes.apply_first_three(before.apply(hn::LoadU(df, from + here), here));
+      prefetch_ahead<1>(from + here);
+    }
+    butterflies<kNearVectors>(v);
+    for (size_t i = 0; i < kNearVectors; ++i) sums[i] = hn::Add(sums[i], hn::Abs(v[i]));
+  }
+  const DI di;
+  VI most = hn::Zero(di);
+  for (VF sum : sums) {
+#if HWY_CAP_GE512
+    sum = hn::Add(sum, hn::ConcatLowerUpper(df, sum, sum));
+#endif
+    most = hn::Max(most, magnitude_bits(sum));  // as bits NaN is above all
+  }
+  const uint32_t limit = float_bits(float_from_bits(least) * (1 - 0x1p-12F));
+  return static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, most))) <= limit;
+}
+
 void rotated_maxima_of_tile(const float* signs, const float* from, size_t block, size_t blocks,
-                            uint32_t* maxima) {
+                            uint32_t least, uint32_t* maxima) {
   const DI di;
   const LaneSteps lanes;
   const Beginning<false, true> before{{signs}};
   const auto infinity = hn::Set(di, static_cast<int32_t>(kFloatInfinity));
   alignas(64) float work[kBlockMax];
+  // Shorter blocks are seldom bounded, shorter vectors sum too few values before they are.
+  const bool tries = kLanes >= 8 && block > kNearVectors * kLanes && least > 0;
+  bool is_below = tries;
   for (size_t b = 0; b < blocks; ++b) {
-    VI bits = hn::Zero(di);
+    // Where a block was not below, most are not.
+    if (tries && (is_below || b % 4 == 0)) {
+      is_below = is_bounded(lanes, block, from + b * block, before, least);
+      maxima[b] = least;
+      if (is_below) continue;
+    }
+    VI bits = hn::Set(di, static_cast<int32_t>(least));
     transform_blocks(lanes, block, block, from + b * block, before, Largest{&bits}, work);
     const auto most = hn::Min(hn::MaxOfLanes(di, bits), infinity);
     maxima[b] = static_cast<uint32_t>(hn::GetLane(most));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -159,8 +160,61 @@ TEST(ElementScales, MaximaOfTransformsAreTheScalarOnes) {
     EXPECT_NE(std::count(want.begin(), want.end(), kFloatInfinity), want.size()) << block;
     for (const int64_t target : available_targets()) {
       std::vector<uint32_t> got(blocks);
-      element_kernels_of(target).rotated_maxima(signs, tile.data() + 1, block, blocks, got.data());
+      element_kernels_of(target).rotated_maxima(signs, tile.data() + 1, block, blocks, 0,
+                                                got.data());
       ASSERT_EQ(got, want) << target_name(target) << ", blocks of " << block;
+    }
+  }
+}
+
+// Blocks of which no bound is above the largest value but by roundings: signs as in one row of the
+// transform, so that all magnitudes meet in one sum.
+std::vector<float> aligned_tile(uint32_t block, std::mt19937_64& random) {
+  std::uniform_real_distribution<float> size(0.5F, 1.5F);
+  const float* const signs = hadamard_signs(block).forward.data();
+  std::vector<float> tile(kTileMemory);
+  for (size_t first = 0; first < kTileValues; first += block) {
+    const uint64_t row = random() % block;
+    for (size_t i = 0; i < block; ++i) {
+      const bool is_minus = std::popcount(row & i) % 2 != 0;
+      tile[first + i] = (is_minus ? -1.0F : 1.0F) * signs[i] * size(random);
+    }
+  }
+  return tile;
+}
+
+TEST(ElementScales, WhatMaximaOfTransformsLeaveOutIsNotAboveTheLeast) {
+  std::mt19937_64 random(kSeed);
+  std::normal_distribution<float> normal;
+  std::vector<float> bell(kTileMemory);
+  std::vector<float> spikes(kTileMemory);
+  for (uint32_t block = 128; block <= kBlockMax; block *= 2) {
+    std::generate(bell.begin(), bell.end(), [&] { return normal(random); });
+    for (size_t i = 0; i < kTileValues; ++i) {
+      spikes[i] = i % block == 5 ? std::ldexp(normal(random), static_cast<int>(i / 10) - 140) : 0;
+    }
+    const float* const signs = hadamard_signs(block).forward.data();
+    const size_t blocks = kTileValues / block;
+    for (const std::vector<float>& tile :
+         {bell, spikes, aligned_tile(block, random), tile_of(block, kTileValues, random)}) {
+      std::vector<uint32_t> all(blocks);
+      element_reference().rotated_maxima(signs, tile.data(), block, blocks, 0, all.data());
+      std::vector<uint32_t> least = {1, kFloatInfinity};
+      for (const uint32_t bits : all) {
+        if (bits > 0 && bits < kFloatInfinity)
+          least.insert(least.end(), {bits - 1, bits, bits + 1});
+      }
+      for (const uint32_t bits : least) {
+        std::vector<uint32_t> want(blocks);
+        std::transform(all.begin(), all.end(), want.begin(),
+                       [=](uint32_t found) { return std::max(found, bits); });
+        for (const int64_t target : available_targets()) {
+          std::vector<uint32_t> got(blocks);
+          element_kernels_of(target).rotated_maxima(signs, tile.data(), block, blocks, bits,
+                                                    got.data());
+          ASSERT_EQ(got, want) << target_name(target) << ", blocks of " << block << ", " << bits;
+        }
+      }
     }
   }
 }

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <random>
 #include <span>
 #include <sstream>
@@ -330,6 +332,37 @@ TEST(IntegerSums, TurningTheLargestSumsBackIsExact) {
   codec.combine(Wires(kRanks, wire.data()), nullptr, 0, kBlock, {}, nullptr, total.data(), place);
   spike[3] *= kRanks;
   EXPECT_EQ(total, spike);
+}
+
+// Blocks that cannot raise the scale found so far are not looked at to the end.
+TEST(IntegerSums, TheScaleOfACallIsTheLargestOfItsBlocks) {
+  constexpr size_t kBlock = 1024;
+  constexpr size_t kCount = 200 * kBlock;
+  std::mt19937_64 random(kSeed);
+  std::normal_distribution<float> bell;
+  const SharedSums& sums = *codec_of("sum8:tensor+hadamard").shared_sums();
+  for (const float growth : {0.0F, 0.01F, -0.01F}) {
+    Floats values(kCount);
+    for (size_t i = 0; i < kCount; ++i) {
+      const size_t block = i / kBlock;
+      values[i] = bell(random) * std::exp(growth * static_cast<float>(block));
+    }
+    for (const uint32_t ranks : {2U, 5U, 127U}) {
+      uint16_t largest = 0;
+      for (size_t first = 0; first < kCount; first += kBlock) {
+        uint16_t alone = 0;
+        sums.measure(values.data() + first, kBlock, ranks, {}, &alone);
+        largest = std::max(largest, alone);
+      }
+      uint16_t shared = 0;
+      sums.measure(values.data(), kCount, ranks, {}, &shared);
+      EXPECT_EQ(shared, largest) << ranks << " ranks, growth " << growth;
+      values[17] = std::numeric_limits<float>::infinity();
+      sums.measure(values.data(), kCount, ranks, {}, &shared);
+      EXPECT_EQ(shared, 0x7fc0);
+      values[17] = 0;
+    }
+  }
 }
 
 // Random codes, and another transform, of whole numbers.
