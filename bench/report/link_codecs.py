@@ -23,7 +23,7 @@ _BASES: dict[str, tuple[str, ...]] = {
     "int3/128": ("", "flatten", "hadamard", "mixed"),
     "int3/32": ("", "flatten", "flatten+mixed", "hadamard", "hadamard+mixed", "mixed"),
     "int3/64": ("flatten+mixed",),
-    "int4/1024": ("sparse:0.2%",),
+    "int4/1024": ("rows:384", "sparse:0.2%"),
     "int4/128": (
         *("", "adaptive", "clip:learned", "feedback", "flatten", "flatten+mixed", "hadamard"),
         *("hadamard+clip:learned", "hadamard+mixed", "hadamard+sr", "mixed", "sparse:0.5%"),

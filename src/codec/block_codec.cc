@@ -39,13 +39,15 @@ class BlockCodec final : public Codec {
   }
   void encode(const void* values, size_t count, std::byte* wire,
               const SlicePlace& place) const override {
-    if (count == 0 || !place.added.is_any()) {
-      return block_kernels(format_).encode(format_, values, count, wire);
+    if (count > 0 && place.added.is_any()) {
+      return combine({}, values, 0, count, {}, wire, nullptr, place);
     }
-    combine({}, values, 0, count, {}, wire, nullptr, place);
+    if (has_long_rest(count)) return general_->encode(values, count, wire, place);
+    block_kernels(format_).encode(format_, values, count, wire);
   }
   void decode(const std::byte* wire, size_t count, void* values,
-              const SlicePlace& /*place*/) const override {
+              const SlicePlace& place) const override {
+    if (has_long_rest(count)) return decode_part(wire, count, 0, count, values, place);
     block_kernels(format_).decode(format_, wire, count, values);
   }
   void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
@@ -61,7 +63,7 @@ class BlockCodec final : public Codec {
                size_t count, const CombineFinish& finish, std::byte* wire_out, void* values_out,
                const SlicePlace& place) const override {
     TERSUM_CHECK(finish.op == ReduceOp::kSum || finish.op == ReduceOp::kAverage);
-    if (!reads_terms(format_, place.added, place.first)) {
+    if (has_long_rest(count) || !reads_terms(format_, place.added, place.first)) {
       return general_->combine(wires, own, own_index, count, finish, wire_out, values_out, place);
     }
     CombineArgs args =
@@ -73,6 +75,12 @@ class BlockCodec final : public Codec {
   [[nodiscard]] double block_error_bound(double absmax) const override;
 
  private:
+  // The kernels of whole blocks leave what is behind the last one to scalar code: 5 ns a value to
+  // encode, 14 to combine, 3 to decode. The general ones fill that block up, for 0.1 us, and take a
+  // tenth of a nanosecond more for each other value (AMD EPYC, Zen 4).
+  [[nodiscard]] bool has_long_rest(size_t count) const {
+    return count % format_.block > 12 + count / 128;
+  }
   // decode_part() by a kernel for the whole blocks.
   void decode_by(decltype(BlockKernels::decode_blocks) decode_blocks, const std::byte* wire,
                  size_t count, size_t begin, size_t part, void* values) const;
@@ -80,8 +88,8 @@ class BlockCodec final : public Codec {
   CodecSpec spec_;
   DataType type_;
   BlockFormat format_;
-  // The same bytes by the general kernels, which can add any bias to what they read, and its
-  // checks.
+  // The same bytes by the general kernels, which can add any bias to what they read and know how to
+  // deal with part of a block, and its checks.
   std::unique_ptr<const Codec> general_;
 };
 
@@ -108,9 +116,13 @@ void BlockCodec::decode_by(decltype(BlockKernels::decode_blocks) decode_blocks,
   const size_t whole = part / format_.block;
   decode_blocks(format_, wire, count, first, whole, values);
   const size_t done = whole * format_.block;
-  if (done < part) {
-    decode_lone_block(format_, wire, count, first + whole,
-                      static_cast<std::byte*>(values) + done * element_bytes(type_));
+  if (done == part) return;
+  auto* const rest = static_cast<std::byte*>(values) + done * element_bytes(type_);
+  // By the length of the slice alone, so that it is the same values however it is cut.
+  if (has_long_rest(count)) {
+    general_->decode_part(wire, count, begin + done, part - done, rest, {});
+  } else {
+    decode_lone_block(format_, wire, count, first + whole, rest);
   }
 }
 

@@ -3,11 +3,14 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
+#include <memory>
 #include <random>
 #include <string>
 #include <type_traits>
 #include <vector>
 
+#include "codec/block_codec.h"
+#include "codec/codec.h"
 #include "codec/kernels/block_kernels.h"
 #include "codec/kernels/dense_kernels.h"
 #include "codec/kernels/dispatch.h"
@@ -93,6 +96,7 @@ CombineResult run_combine(const Kernels& kernels, const Format& format, const Co
   std::vector<GuardedBytes> wire_memory;
   for (const Bytes& wire : wires) wire_memory.emplace_back(wire.size(), offset).fill(wire);
   std::vector<const std::byte*> pointers;
+  pointers.reserve(wires.size());
   for (const GuardedBytes& memory : wire_memory) pointers.push_back(memory.data());
   GuardedBytes own_memory(own.size(), offset);
   own_memory.fill(own);
@@ -230,6 +234,54 @@ RC_GTEST_PROP(DenseKernels, combine_agrees_on_every_target, ()) {
   const size_t count = draw_count();
   check_combine(kernels_for(format), format, format.type, count, dense_wire_bytes(format, count),
                 format.wire == DenseWire::kBFloat16);
+}
+
+// A codec, which leaves a slice that ends in much of a block to other kernels, called as those.
+struct CodecKernels {
+  std::unique_ptr<Codec> codec;
+
+  void encode(const BlockFormat& /*format*/, const void* values, size_t count,
+              std::byte* wire) const {
+    codec->encode(values, count, wire, {});
+  }
+  void decode(const BlockFormat& /*format*/, const std::byte* wire, size_t count,
+              void* values) const {
+    codec->decode(wire, count, values, {});
+  }
+  void combine(const BlockFormat& /*format*/, const CombineArgs& args) const {
+    SlicePlace place;
+    place.first = args.added_first;
+    place.added = args.added;
+    CombineFinish finish;
+    finish.op = args.finish.op;
+    finish.divisor = args.finish.divisor;
+    codec->combine({args.wires, args.wire_count}, args.own, args.own_index, args.count, finish,
+                   args.wire_out, args.values_out, place);
+  }
+};
+
+RC_GTEST_PROP(BlockCodec, writes_and_reads_what_the_reference_does, ()) {
+  const BlockFormat format = draw_block_format();
+  const DataType type = kTypeOfKind[static_cast<int>(format.kind)];
+  const size_t count = 1 + draw_count();
+  const auto seed = *rc::gen::arbitrary<uint64_t>();
+  const size_t wire_bytes = slice_bytes(format, count);
+  const CodecKernels codec{make_block_codec(format.code_max == 127 ? 8 : 4, format.block, type)};
+  const BlockKernels& reference = block_kernels_of(format, kReferenceTarget);
+  CombineCase c = draw_combine(true);
+  draw_terms(format, type, count, c);
+  const Bytes values = nasty_elements(seed, count, type);
+  const Bytes wire = run_encode(reference, format, values, count, wire_bytes, 0);
+  RC_ASSERT(run_encode(codec, format, values, count, wire_bytes, 0) == wire);
+  RC_ASSERT(run_decode(codec, format, wire, count, values.size(), 0) ==
+            run_decode(reference, format, wire, count, values.size(), 0));
+  std::vector<Bytes> wires;
+  for (size_t w = 0; w < c.wire_count; ++w) {
+    const Bytes theirs = nasty_elements(seed + 1 + w, count, type);
+    wires.push_back(run_encode(reference, format, theirs, count, wire_bytes, 0));
+  }
+  const CombineResult got = run_combine(codec, format, c, wires, values, count, wire_bytes, 0);
+  RC_ASSERT(got == run_combine(reference, format, c, wires, values, count, wire_bytes, 0));
 }
 
 // One block of every size at the edges that decide between the vector and the scalar path.
