@@ -427,10 +427,11 @@ HloDeviceAssignment read_device_assignment(std::string_view bytes) {
       field.skip();
     }
   }
-  // Left without devices (and then unusable) unless every partition lists every replica.
+  // Left without devices (and then unusable) unless every partition lists every replica. Without a
+  // partition no list would hold the number of replicas down.
   const auto replicas = static_cast<size_t>(out.replica_count);
-  if (out.replica_count <= 0 || by_computation.size() != static_cast<size_t>(out.computation_count))
-    return out;
+  if (out.replica_count <= 0 || out.computation_count <= 0) return out;
+  if (by_computation.size() != static_cast<size_t>(out.computation_count)) return out;
   for (const auto& devices : by_computation) {
     if (devices.size() != replicas) return out;
   }

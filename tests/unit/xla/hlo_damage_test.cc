@@ -79,6 +79,17 @@ TEST(HloDamage, AFieldOfAnotherWireTypeIsSkippedAlone) {
   EXPECT_EQ(parsed.value().devices, std::vector<int64_t>{4});
 }
 
+// Found by fuzzing: all replicas of no partition were gone through, 2^62 of them here.
+TEST(HloDamage, ManyReplicasOfNoPartitionAreNoDevices) {
+  const std::string replicas("\x08\x80\x80\x80\x80\x80\x80\x80\x80\x40", 10);
+  for (const std::string& assignment : {replicas, replicas + std::string("\x10\x00", 2)}) {
+    const auto parsed = parse_hlo_device_assignment(assignment);
+    ASSERT_TRUE(parsed.ok());
+    EXPECT_EQ(parsed.value().replica_count, int64_t{1} << 62);
+    EXPECT_TRUE(parsed.value().devices.empty());
+  }
+}
+
 // rapidcheck prints the seed and shrinks the failing case.
 RC_GTEST_PROP(HloDamage, RandomBytesAndSplices, ()) {
   static const std::vector<std::string> modules = all_modules();
