@@ -9,8 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from plot_style import Rows, read_groups, save, style
 
-_SHARES = {"encode": "#2b6cb0", "decode_add": "#c05621"}
-_SCALINGS = {**_SHARES, "hop": "#2f855a"}
+_SHARES = {"encode": "#2b6cb0", "decode_add": "#c05621", "combine_3": "#6b46c1"}
+_SCALINGS = {"encode": "#2b6cb0", "decode_add": "#c05621", "hop": "#2f855a"}
+_COLOURS = {**_SHARES, **_SCALINGS}
 
 
 def _draw_bars(axes: Axes, rows: Rows, kernels: dict[str, str], column: str) -> None:
@@ -40,7 +41,7 @@ def draw_kernels(folder: Path, out: Path) -> list[Path]:
     with style():
         figure, panels = plt.subplots(
             *(1, 2 if cores else 1),
-            figsize=(10 if cores else 6, 1.6 + 0.34 * max(codecs, 4)),
+            figsize=(10 if cores else 6, 1.6 + 0.42 * max(codecs, 4)),
             squeeze=False,
             layout="constrained",
         )
@@ -55,9 +56,9 @@ def draw_kernels(folder: Path, out: Path) -> list[Path]:
             right.set_ylim(rows_shown - 0.5, -0.5)  # a few codecs make no thick bars
             right.set_xlabel("gain by more cores over memcpy's gain")
             right.set_title(f"{cores[0]['cores']} cores at once over one")
-        marks = [Patch(color=colour, label=name) for name, colour in _SCALINGS.items()]
-        shown = marks if cores else marks[: len(_SHARES)]
-        figure.legend(handles=shown, loc="outside lower center", ncols=len(marks))
+        shown = _COLOURS if cores else _SHARES
+        marks = [Patch(color=colour, label=name) for name, colour in shown.items()]
+        figure.legend(handles=marks, loc="outside lower center", ncols=len(marks))
         isa = one_core[0]["isa"] if one_core else ""
         figure.suptitle(f"Codec kernels against memcpy ({isa}), medians within one run")
         save(figure, path)

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from plot_calls import draw_calls
+from plot_choices import draw_choices
 from plot_kernels import draw_kernels
 from plot_links import draw_auto, draw_links
 from plot_model import draw_model
@@ -30,6 +31,7 @@ GROUPS: dict[str, Callable[[Path, Path], list[Path]]] = {
     "topologies": draw_topologies,
     "sweep": draw_sweeps,
     "prediction": draw_predictions,
+    "choices": draw_choices,
     "peers-tcp": partial(draw_peers, "tcp"),
     "peers-shm": partial(draw_peers, "shm"),
     "auto": draw_auto,

@@ -92,6 +92,11 @@ def _model(quick: bool) -> Measurement:
     return Measurement("model", (Part("script", arguments, "tuning/model_check.py"),))
 
 
+def _tracing(quick: bool) -> Measurement:
+    rounds = ("--rounds", "1") if quick else ()
+    return Measurement("tracing", (Part("script", rounds, "tuning/trace_cost.py"),))
+
+
 def _calls(quick: bool) -> Measurement:
     codecs = ("--codec", "exact,int8")
     flight = ("--in-flight", "3", *codecs, *(span("192K", "192K") if quick else span("48M", "48M")))
@@ -119,4 +124,5 @@ def measurements(quick: bool = False) -> list[Measurement]:
         _floors(quick),
         _model(quick),
         _calls(quick),
+        _tracing(quick),
     ]

@@ -145,23 +145,30 @@ def print_predictions(rows: list[dict[str, Any]]) -> None:
         )
 
 
-def print_choices(rows: list[dict[str, Any]], ranks: int) -> None:
-    """One line per path with something open: what it took, and how much slower that was."""
+def name_best(rows: list[dict[str, Any]], ranks: int) -> None:
+    """Adds to each path with something open the quickest fixed one that it might have taken."""
     fixed = [row for row in rows if row["codec"] in CODECS and row["plan"] != "auto"]
     for row in rows:
         asked = Route(row["codec"], row["plan"])
         if asked not in OPEN:
             continue
         rivals = [one for one in fixed if allowed(asked, Route(one["codec"], one["plan"]), ranks)]
-        best = min(rivals, key=lambda one: one["us"])
-        took = tuple(row["took"])
-        same = took == (best["codec"], best["plan"])
-        ratio = row["us"] / best["us"]
+        best = min(rivals, key=lambda one: float(one["us"]))
+        row["best"], row["best_us"] = [best["codec"], best["plan"]], best["us"]
+
+
+def print_choices(rows: list[dict[str, Any]]) -> None:
+    """One line per path with something open: what it took, and how much slower that was."""
+    for row in rows:
+        if "best" not in row:
+            continue
+        ratio = row["us"] / row["best_us"]
+        same = row["took"] == row["best"]
         verdict = "" if ratio <= CHOSEN_WITHIN else " (the same path)" if same else "*"
         print(
-            f"| {format_bytes(row['bytes'])} | {asked.codec} {asked.plan} | {' '.join(took)} "
-            f"| {row['us']:,.1f} | {best['codec']} {best['plan']} {best['us']:,.1f} "
-            f"| {ratio:.2f}{verdict} |",
+            f"| {format_bytes(row['bytes'])} | {row['codec']} {row['plan']} "
+            f"| {' '.join(row['took'])} | {row['us']:,.1f} "
+            f"| {' '.join(row['best'])} {row['best_us']:,.1f} | {ratio:.2f}{verdict} |",
             flush=True,
         )
 
@@ -197,7 +204,8 @@ def main() -> int:
                 print_predictions(rows)
             print("\n| f32 | asked | took | us | best fixed | over it |\n|---|---|---|---|---|---|")
             for rows in sizes:
-                print_choices(rows, ranks)
+                name_best(rows, ranks)
+                print_choices(rows)
                 every += rows
     if options.json:
         options.json.write_text(json.dumps(every, indent=1) + "\n")

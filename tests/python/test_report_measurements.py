@@ -18,6 +18,7 @@ import auto_sweep
 import measure_report
 import model_check
 import report_needs
+import trace_cost
 from measure_report import command_of, measure
 from report_measurements import CODEC_BENCH, PACKED_BENCH, measurements
 from report_needs import Folders, why_not
@@ -33,11 +34,12 @@ NAMES = [
     *("sweep-torus2x2", "sweep-torus2x4", "sweep-mesh4", "sweep-star8", "sweep-torus2x2x2"),
     *("sweep-two-hosts-of-two", "link-1gbit", "link-5gbit", "tcp-2", "tcp-4", "shm-2", "shm-4"),
     *("shm-8", "auto-shm", "auto-tcp", "auto-10gbit", "auto-5gbit", "auto-1gbit", "kernels"),
-    *("floors", "model", "calls", "codecs-1gbit"),
+    *("floors", "model", "calls", "codecs-1gbit", "tracing"),
 ]
 PARSERS: dict[str, Any] = {
     "tuning/auto_sweep.py": auto_sweep.make_parser,
     "tuning/model_check.py": model_check.make_parser,
+    "tuning/trace_cost.py": trace_cost.make_parser,
 }
 
 
@@ -183,3 +185,20 @@ def test_commands_run_this_python_and_the_list_runs_nothing(
 def test_unknown_names_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="2"):
         run_main(monkeypatch, tmp_path, "--only", "tcp-2,tcp-3")
+
+
+def test_the_best_fixed_path_is_one_that_might_have_been_taken() -> None:
+    def row(codec: str, plan: str, us: float) -> dict[str, Any]:
+        return {"codec": codec, "plan": plan, "us": us}
+
+    rows = [
+        *(row("exact", "two_step", 9.0), row("exact", "ring", 8.0)),
+        *(row("int8/128", "two_step", 5.0), row("int8/128", "ring", 3.0)),
+        *(row("nf4/64", "two_step", 1.0), row("exact", "auto", 8.5), row("auto", "auto", 5.5)),
+    ]
+    model_check.name_best(rows, 4)
+    assert [row.get("best") for row in rows[:5]] == [None] * 5
+    # A ring of more than two ranks quantizes at every hop, and is never taken unasked.
+    assert (rows[5]["best"], rows[6]["best"]) == (["exact", "ring"], ["int8/128", "two_step"])
+    model_check.name_best(rows, 2)
+    assert (rows[6]["best"], rows[6]["best_us"]) == (["int8/128", "ring"], 3.0)

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench" / "report"))
 
 import plot_report
+from plot_choices import taken_on_wires, taken_without
 from plot_links import over_bare
 from plot_peers import relative_times
 from plot_topologies import gains
@@ -20,9 +21,9 @@ from report_samples import sample_rows, write_samples
 from sweep_rows import choice_table, choices, plan_taken, prediction_table
 
 PICTURES = [
-    *("auto.svg", "calls.svg", "kernels.svg", "links.svg", "model.svg", "peers-shm.svg"),
-    *("peers-tcp.svg", "prediction.svg", "sweep-bf16.svg", "sweep-int4.svg", "sweep.svg"),
-    "topologies.svg",
+    *("auto.svg", "calls.svg", "choices.svg", "kernels.svg", "links.svg", "model.svg"),
+    *("peers-shm.svg", "peers-tcp.svg", "prediction.svg"),
+    *("sweep-bf16.svg", "sweep-int4.svg", "sweep.svg", "topologies.svg"),
 ]
 
 
@@ -93,6 +94,15 @@ def test_tables_of_a_sweep() -> None:
         "| ring4 | bf16 | 1M | ring | 0.10 ms | tree | 0.12 ms | 1.25 |"
     )
     assert prediction_table({"ring4": rows})[-1] == "| ring4 | bf16 | 1 of 1 | 1.00 | ring, 1M |"
+
+
+def test_choices_of_shaped_wires_and_of_none(samples: Path, tmp_path: Path) -> None:
+    assert {one.asked for one in taken_on_wires(samples)} == {"bf16", "int8/128", "int4/128"}
+    assert all(one.over_best > 0.9 for one in taken_on_wires(samples))
+    unshaped = taken_without(samples)
+    assert {(one.asked, one.over_best) for one in unshaped} == {("auto", 10 / 9.8)}
+    (tmp_path / "model.json").write_bytes((samples / "model.json").read_bytes())
+    assert plot_report.draw(tmp_path, tmp_path, ["choices"]) == [tmp_path / "choices.svg"]
 
 
 def test_ratios_are_of_the_same_size_and_codec() -> None:
