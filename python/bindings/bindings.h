@@ -64,10 +64,10 @@ class InterruptibleStore final : public Store {
   std::unique_ptr<nanobind::python_error> interrupt_;
 };
 
-// The one element type of all arrays, if they are contiguous, aligned arrays of `array_type` and
-// the outputs are writable and fit them; empty if anything needs a closer look (or there is none).
+// The one element type of all arrays, if they are plain (plain_array.h) and the outputs are
+// writable and fit them; empty if anything needs a closer look (or there is none).
 std::optional<DataType> plain_tensors(const nanobind::list& inputs, const nanobind::list& outputs,
-                                      nanobind::handle array_type, std::vector<TensorRef>* tensors);
+                                      std::vector<TensorRef>* tensors);
 // The tensors of a coalesced call. Views the arrays, which the caller keeps alive.
 std::vector<TensorRef> tensors_or_throw(const nanobind::list& inputs, const nanobind::list& outputs,
                                         DataType type);

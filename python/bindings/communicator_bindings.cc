@@ -222,14 +222,13 @@ bool all_reduce_plain(PyCommunicatorPtr self, nb::handle input, nb::handle outpu
 // With an empty `dtype` they are looked at here, and null is returned if that does not suffice.
 std::shared_ptr<PyWork> start_all_reduce_coalesced(PyCommunicatorPtr self, const nb::list& inputs,
                                                    const nb::list& outputs,
-                                                   const std::string& dtype, nb::handle array_type,
-                                                   const std::string& op,
+                                                   const std::string& dtype, const std::string& op,
                                                    const PyCallOptions& how) {
   const ReduceOp reduce = reduce_op_or_throw(op);
   std::vector<TensorRef> tensors;
   std::optional<DataType> seen;
   if (dtype.empty()) {
-    seen = plain_tensors(inputs, outputs, array_type, &tensors);
+    seen = plain_tensors(inputs, outputs, &tensors);
     if (!seen) return nullptr;
   } else {
     seen = data_type_or_throw(dtype);
@@ -375,8 +374,7 @@ void bind_calls(nb::class_<PyCommunicator>& type) {
            nb::arg("output").noconvert(), nb::arg("dtype"), nb::arg("op"), nb::arg("how"),
            nb::arg("residual").noconvert(), nb::arg("bias").noconvert())
       .def("start_all_reduce_coalesced", &start_all_reduce_coalesced, nb::arg("inputs"),
-           nb::arg("outputs"), nb::arg("dtype"), nb::arg("array_type"), nb::arg("op"),
-           nb::arg("how"))
+           nb::arg("outputs"), nb::arg("dtype"), nb::arg("op"), nb::arg("how"))
       .def("start_reduce_scatter", &start_reduce_scatter, nb::arg("input").noconvert(),
            nb::arg("output").noconvert(), nb::arg("dtype"), nb::arg("op"), nb::arg("how"))
       .def("start_all_gather", &start_all_gather, nb::arg("input").noconvert(),

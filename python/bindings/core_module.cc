@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include "bindings.h"
+#include "plain_array.h"
 
 namespace {
 
@@ -11,6 +12,7 @@ namespace nb = nanobind;
 
 NB_MODULE(_core, module) {
   module.doc() = "Compiled core of tersum; use the names of the package `tersum` instead.";
+  tersum::python::import_numpy();
   tersum::python::bind_arrays(module);
   tersum::python::bind_stores(module);
   tersum::python::bind_communicator(module);

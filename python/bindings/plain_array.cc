@@ -1,50 +1,69 @@
 #include "plain_array.h"
 
+#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
+#define NPY_TARGET_VERSION NPY_2_0_API_VERSION
+#include <numpy/arrayobject.h>
+
 #include <algorithm>
-#include <cstdint>
-#include <string_view>
+
+#include "tersum/data_type.h"
 
 namespace tersum::python {
 namespace {
 
-// The struct module's letters, in native order; "l" and "q" are both 64 bits where tersum runs.
-std::optional<DataType> type_of(std::string_view format) {
-  if (format == "f") return DataType::kFloat32;
-  if (format == "e") return DataType::kFloat16;
-  if (format == "d") return DataType::kFloat64;
-  if (format == "i") return DataType::kInt32;
-  if (format == "l" || format == "q") return DataType::kInt64;
-  if (format == "B") return DataType::kUint8;
-  return std::nullopt;
+static_assert(sizeof(npy_intp) == sizeof(intptr_t));
+
+std::optional<DataType> type_of(int number) {
+  switch (number) {
+    case NPY_FLOAT:
+      return DataType::kFloat32;
+    case NPY_HALF:
+      return DataType::kFloat16;
+    case NPY_DOUBLE:
+      return DataType::kFloat64;
+    case NPY_INT:
+      return DataType::kInt32;
+    case NPY_LONG:
+    case NPY_LONGLONG:  // both have 64 bits where tersum runs
+      return DataType::kInt64;
+    case NPY_UBYTE:
+      return DataType::kUint8;
+    default:
+      return std::nullopt;
+  }
 }
 
 }  // namespace
 
-PlainArray::PlainArray(nanobind::handle object, bool writable) {
-  const int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
-  if (PyObject_GetBuffer(object.ptr(), &view_, flags) != 0) {
-    PyErr_Clear();
-    return;
-  }
-  held_ = true;
-  if (view_.format == nullptr || view_.itemsize <= 0) return;
-  const auto address = reinterpret_cast<uintptr_t>(view_.buf);
-  if (address % static_cast<uintptr_t>(view_.itemsize) != 0) return;
-  type_ = type_of(view_.format);
-  if (type_ && element_bytes(*type_) != static_cast<size_t>(view_.itemsize)) type_.reset();
+void import_numpy() {
+  if (_import_array() < 0) throw nanobind::python_error();
 }
 
-size_t PlainArray::count() const { return static_cast<size_t>(view_.len / view_.itemsize); }
+PlainArray::PlainArray(nanobind::handle object, bool writable) {
+  if (!PyArray_CheckExact(object.ptr())) return;
+  auto* const array = reinterpret_cast<PyArrayObject*>(object.ptr());
+  const int needed =
+      NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED | (writable ? NPY_ARRAY_WRITEABLE : 0);
+  if (!PyArray_CHKFLAGS(array, needed) || !PyArray_ISNOTSWAPPED(array)) return;
+  type_ = type_of(PyArray_TYPE(array));
+  if (!type_) return;
+  data_ = PyArray_DATA(array);
+  shape_ = {PyArray_DIMS(array), static_cast<size_t>(PyArray_NDIM(array))};
+  count_ = 1;
+  for (const intptr_t length : shape_) count_ *= static_cast<size_t>(length);
+}
 
 bool PlainArray::same_shape(const PlainArray& other) const {
-  return view_.ndim == other.view_.ndim &&
-         std::equal(view_.shape, view_.shape + view_.ndim, other.view_.shape);
+  return std::ranges::equal(shape_, other.shape_);
 }
 
 bool PlainArray::overlaps(const PlainArray& other) const {
-  const auto* const begin = static_cast<const std::byte*>(view_.buf);
-  const auto* const others = static_cast<const std::byte*>(other.view_.buf);
-  return begin != others && begin < others + other.view_.len && others < begin + view_.len;
+  const auto* const begin = static_cast<const std::byte*>(data_);
+  const auto* const others = static_cast<const std::byte*>(other.data_);
+  const auto bytes = [](const PlainArray& array) {
+    return array.type_ ? array.count_ * element_bytes(*array.type_) : 0;
+  };
+  return begin != others && begin < others + bytes(other) && others < begin + bytes(*this);
 }
 
 }  // namespace tersum::python

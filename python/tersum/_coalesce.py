@@ -51,7 +51,7 @@ def start_coalesced(
     if recorded is None and (given is not None or all(type(x) is np.ndarray for x in inputs)):
         # Thousands of NumPy arrays: looking at each of them here would take longer than the call.
         outputs = [np.empty(x.shape, x.dtype) for x in inputs] if given is None else given
-        core_work = core.start_all_reduce_coalesced(inputs, outputs, "", np.ndarray, op, how)
+        core_work = core.start_all_reduce_coalesced(inputs, outputs, "", op, how)
         if core_work is not None:
             results = outputs.copy()  # the core keeps its list while the call is in flight
             return Work(core_work, Target(np.empty(0), (0,), lambda: results))
@@ -90,7 +90,7 @@ def _start_any(
         how.attended = False
     parts: list[_core.Work] = []
     for dtype, (ins, outs) in lists.items():
-        part = core.start_all_reduce_coalesced(ins, outs, dtype, np.ndarray, op, how)
+        part = core.start_all_reduce_coalesced(ins, outs, dtype, op, how)
         assert part is not None  # an element type was named
         parts.append(part)
     work: CoreWork = parts[0] if len(parts) == 1 else _Together(parts)

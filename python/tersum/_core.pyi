@@ -148,7 +148,6 @@ class Communicator:
         inputs: list[Any],
         outputs: list[Any],
         dtype: str,
-        array_type: type[Any],
         op: str,
         how: CallOptions,
     ) -> Work | None: ...

@@ -58,7 +58,7 @@ EXTERNALS = (
     External(re.compile(r"\w*intrin\.h$|arm_neon\.h$"), ("src/codec/kernels", "src/platform")),
     External(re.compile(r"protozero/"), ("src/xla",)),
     External(re.compile(r"xla/"), ("src/xla",)),
-    External(re.compile(r"nanobind/|Python\.h$"), ("python",)),
+    External(re.compile(r"nanobind/|numpy/|Python\.h$"), ("python",)),
     External(re.compile(r"fmt/"), ("src", "tools", "python")),
     External(re.compile(r"xxhash\.h$"), ("src",)),
     External(re.compile(r"CLI/"), ("tools",)),
