@@ -69,7 +69,7 @@ def _draw_panel(axes: Axes, title: str, found: list[Taken]) -> None:
     axes.set_ylim(min(0.9, *ratios) / 1.03, max(1.2, *ratios) * 1.03)
     size_axis(axes, sorted({one.size for one in found}))
     axes.set_title(title)
-    axes.legend(loc="upper left")
+    axes.legend(loc="upper right")
 
 
 def draw_choices(folder: Path, out: Path) -> list[Path]:
