@@ -1,10 +1,10 @@
 // LineDistance: whether a peer's cores are far, by how long lines take that it has just written.
 //
-// Cores of one last-level cache hand a line over in 25 to 95 ns (a large mesh takes up to 125 for
-// one in seven), those of different chiplets or sockets in 150 to 250: longer than memory itself
-// takes. Ordinary stores to what the peer has read fetch every line back from there. Hosts move
-// virtual CPUs from one case to the other within seconds, so that the question is asked all the
-// time.
+// Cores of one last-level cache hand a line over in 25 to 95 ns, and a large mesh takes 100 or more
+// for one in seven; a line from another chiplet or socket is here after 90 to 140 ns, or 250, four
+// of five after 100 or more. Ordinary stores to what such a peer has read fetch every line back
+// from there. Hosts move virtual CPUs from one case to the other within seconds, so that the
+// question is asked all the time.
 //
 // Thread safety: none.
 #pragma once
@@ -39,13 +39,15 @@ class LineDistance {
   [[nodiscard]] bool far() const { return far_; }
 
  private:
-  static constexpr int64_t kFarNs = 130;
-  // Some lines of a far peer are near already, because a prefetcher guessed right: more than one in
-  // seven that are not makes it far. One in ten, as interrupts make of a near peer, does not.
-  static constexpr int kStep = 6;
+  static constexpr int64_t kFarNs = 100;
+  // More than one line in three makes a peer far: between the one in seven of a near mesh and the
+  // three in four of a far chiplet, where a prefetcher has guessed some. A peer that is taken for
+  // what it is not stays so for a hundred arrivals, so that the score has far to go: by chance, one
+  // in seven reaches 24 once in some millions of lines, as three in four come back to 8.
+  static constexpr int kStep = 2;
   static constexpr int kScoreMax = 32;
-  static constexpr int kScoreFar = 16;
-  static constexpr int kScoreNear = 4;
+  static constexpr int kScoreFar = 24;
+  static constexpr int kScoreNear = 8;
 
   int score_ = 0;
   bool far_ = false;
