@@ -75,6 +75,7 @@ def _draw_panel(axes: Axes, title: str, found: list[Taken]) -> None:
 def draw_choices(folder: Path, out: Path) -> list[Path]:
     """Returns what was written. NoRowsError if neither was measured."""
     panels = []
+    missing = NoRowsError("a choice in no row")
     for title, read in (
         ("shaped wires, every topology", taken_on_wires),
         ("loopback and shared memory", taken_without),
@@ -84,7 +85,8 @@ def draw_choices(folder: Path, out: Path) -> list[Path]:
         except NoRowsError as error:
             missing = error
             continue
-        panels.append((title, found))
+        if found:
+            panels.append((title, found))
     if not panels:
         raise missing
     path = out / "choices.svg"

@@ -59,6 +59,8 @@ def median_us(group: tersum.Communicator, size: int) -> float:
 def measure(rounds: int) -> list[dict[str, Any]]:
     """One row for each size."""
     cpus = cpus_by_rank(2)
+    if not cpus or cpus[0] == cpus[1]:
+        sys.exit("trace_cost: two CPUs are needed, and the right to bind ranks to them")
     runs: dict[str, list[list[float]]] = {kind: [] for kind in KINDS}
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(rounds):

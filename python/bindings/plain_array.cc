@@ -12,6 +12,7 @@ namespace tersum::python {
 namespace {
 
 static_assert(sizeof(npy_intp) == sizeof(intptr_t));
+static_assert(sizeof(npy_int) == 4 && sizeof(npy_long) == 8 && sizeof(npy_longlong) == 8);
 
 std::optional<DataType> type_of(int number) {
   switch (number) {
@@ -24,7 +25,7 @@ std::optional<DataType> type_of(int number) {
     case NPY_INT:
       return DataType::kInt32;
     case NPY_LONG:
-    case NPY_LONGLONG:  // both have 64 bits where tersum runs
+    case NPY_LONGLONG:
       return DataType::kInt64;
     case NPY_UBYTE:
       return DataType::kUint8;

@@ -4,8 +4,8 @@
 // Reads the array object itself, which takes a few nanoseconds; the buffer protocol describes it
 // anew at every look, in a tenth of a microsecond.
 //
-// Thread safety: made, asked and destroyed with the GIL; the memory stays valid without it as long
-// as somebody holds the array. Invariant: all is empty unless type() has a value.
+// Thread safety: made and compared with the GIL; the memory stays valid without it as long as
+// somebody holds the array. Invariant: all is empty unless type() has a value.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -191,33 +191,56 @@ class TestJax:
             self.jax.jit(lambda x: alone.all_reduce(x))(self.jax.numpy.ones(3))
 
 
-@pytest.mark.parametrize(
-    "case", ["plain", "in place", "overlap", "strided", "unaligned", "shape", "dtype", "read-only"]
-)
+PLAIN = ("plain", "in place", "empty", "long long")
+REFUSED = ("shape", "dtype", "read-only", "foreign")
+
+
+def short_way_pair(case: str) -> tuple[np.ndarray, np.ndarray]:
+    """An array, and where its sum goes."""
+    backing = np.arange(64, dtype=np.float32)
+    x, out = backing[:16], np.full(16, -1, np.float32)
+    if case == "in place":
+        out = x
+    elif case == "empty":
+        x, out = x[:0], out[:0]
+    elif case == "long long":  # beside long, which has as many bits
+        x, out = np.arange(16, dtype=np.longlong), np.zeros(16, np.longlong)
+    elif case == "overlap":
+        out = backing[8:24]
+    elif case == "strided":
+        x = backing[::4]
+    elif case == "unaligned":
+        out = np.zeros(65, np.uint8)[1:].view(np.float32)
+    elif case == "subclass":
+        x = x.view(np.recarray)
+    elif case == "shape":
+        out = np.zeros((4, 4), np.float32)
+    elif case == "dtype":
+        out = np.zeros(16, np.float64)
+    elif case == "read-only":
+        out.flags.writeable = False
+    elif case == "foreign":
+        x, out = x.astype(">f4"), out.astype(">f4")
+    return x, out
+
+
+@pytest.mark.parametrize("case", [*PLAIN, "overlap", "strided", "unaligned", "subclass", *REFUSED])
 def test_the_short_way_of_plain_arrays_changes_nothing(case: str) -> None:
     with tersum.Communicator(0, 1) as group:
-        backing = np.arange(64, dtype=np.float32)
-        x, out = backing[:16], np.full(16, -1, np.float32)
-        if case == "in place":
-            out = x
-        elif case == "overlap":
-            out = backing[8:24]
-        elif case == "strided":
-            x = backing[::4]
-        elif case == "unaligned":
-            out = np.zeros(65, np.uint8)[1:].view(np.float32)
-        elif case == "shape":
-            out = np.zeros((4, 4), np.float32)
-        elif case == "dtype":
-            out = np.zeros(16, np.float64)
-        elif case == "read-only":
-            out.flags.writeable = False
-        expected = x.copy()
-        if case in ("shape", "dtype", "read-only"):
-            with pytest.raises(tersum.InvalidArgumentError):
-                group.all_reduce(x, out=out, codec="exact")
+        x, out = short_way_pair(case)
+        expected = np.array(x)
+        if case in REFUSED:
+            for call in (
+                lambda: group.all_reduce(x, out=out, codec="exact"),
+                lambda: group.all_reduce_coalesced([x], out=[out], codec="exact"),
+            ):
+                with pytest.raises((tersum.InvalidArgumentError, tersum.UnsupportedError)):
+                    call()
             return
         assert group.all_reduce(x, out=out, codec="exact") is out
         assert np.array_equal(out, expected)
         short = group._core.all_reduce_plain(x, out, "sum", "exact", "auto", 1000)
-        assert short == (case in ("plain", "in place"))
+        assert short == (case in PLAIN)
+        x, out = short_way_pair(case)
+        assert group.all_reduce_coalesced([x], out=[out], codec="exact")[0] is out
+        assert np.array_equal(out, expected)

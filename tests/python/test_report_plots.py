@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,9 @@ def test_choices_of_shaped_wires_and_of_none(samples: Path, tmp_path: Path) -> N
     assert {(one.asked, one.over_best) for one in unshaped} == {("auto", 10 / 9.8)}
     (tmp_path / "model.json").write_bytes((samples / "model.json").read_bytes())
     assert plot_report.draw(tmp_path, tmp_path, ["choices"]) == [tmp_path / "choices.svg"]
+    fixed = [row for row in sample_rows("model") if row["codec"] != "auto"]
+    (tmp_path / "model.json").write_text(json.dumps(fixed))
+    assert plot_report.draw(tmp_path, tmp_path, ["choices"]) == []
 
 
 def test_ratios_are_of_the_same_size_and_codec() -> None:

@@ -1,10 +1,9 @@
 // LineDistance: whether a peer's cores are far, by how long lines take that it has just written.
 //
 // Cores of one last-level cache hand a line over in 25 to 95 ns, and a large mesh takes 100 or more
-// for one in seven; a line from another chiplet or socket is here after 90 to 140 ns, or 250, four
-// of five after 100 or more. Ordinary stores to what such a peer has read fetch every line back
-// from there. Hosts move virtual CPUs from one case to the other within seconds, so that the
-// question is asked all the time.
+// for one in seven; from another chiplet or socket most are here after 90 to 140 ns, or 250.
+// Ordinary stores to what such a peer has read fetch every line back from there. Hosts move virtual
+// CPUs from one case to the other within seconds, so that the question is asked all the time.
 //
 // Thread safety: none.
 #pragma once
@@ -39,11 +38,11 @@ class LineDistance {
   [[nodiscard]] bool far() const { return far_; }
 
  private:
-  static constexpr int64_t kFarNs = 100;
-  // More than one line in three makes a peer far: between the one in seven of a near mesh and the
-  // three in four of a far chiplet, where a prefetcher has guessed some. A peer that is taken for
-  // what it is not stays so for a hundred arrivals, so that the score has far to go: by chance, one
-  // in seven reaches 24 once in some millions of lines, as three in four come back to 8.
+  // Between the two that come closest: a near mesh, of whose lines one in nine takes longer, and
+  // far chiplets, of whose lines two in three do. Both may be 10 ns off.
+  static constexpr int64_t kFarNs = 105;
+  // More than one late line in three makes a peer far. A prefetcher has guessed some lines of a far
+  // peer; interrupts, and lines that are still being written, delay some of a near one.
   static constexpr int kStep = 2;
   static constexpr int kScoreMax = 32;
   static constexpr int kScoreFar = 24;

@@ -265,23 +265,25 @@ RC_GTEST_PROP(BlockCodec, writes_and_reads_what_the_reference_does, ()) {
   const DataType type = kTypeOfKind[static_cast<int>(format.kind)];
   const size_t count = 1 + draw_count();
   const auto seed = *rc::gen::arbitrary<uint64_t>();
+  const size_t offset = draw_offset();
   const size_t wire_bytes = slice_bytes(format, count);
   const CodecKernels codec{make_block_codec(format.code_max == 127 ? 8 : 4, format.block, type)};
   const BlockKernels& reference = block_kernels_of(format, kReferenceTarget);
   CombineCase c = draw_combine(true);
   draw_terms(format, type, count, c);
   const Bytes values = nasty_elements(seed, count, type);
-  const Bytes wire = run_encode(reference, format, values, count, wire_bytes, 0);
-  RC_ASSERT(run_encode(codec, format, values, count, wire_bytes, 0) == wire);
-  RC_ASSERT(run_decode(codec, format, wire, count, values.size(), 0) ==
-            run_decode(reference, format, wire, count, values.size(), 0));
+  const Bytes wire = run_encode(reference, format, values, count, wire_bytes, offset);
+  RC_ASSERT(run_encode(codec, format, values, count, wire_bytes, offset) == wire);
+  RC_ASSERT(run_decode(codec, format, wire, count, values.size(), offset) ==
+            run_decode(reference, format, wire, count, values.size(), offset));
   std::vector<Bytes> wires;
   for (size_t w = 0; w < c.wire_count; ++w) {
     const Bytes theirs = nasty_elements(seed + 1 + w, count, type);
-    wires.push_back(run_encode(reference, format, theirs, count, wire_bytes, 0));
+    wires.push_back(run_encode(reference, format, theirs, count, wire_bytes, offset));
   }
-  const CombineResult got = run_combine(codec, format, c, wires, values, count, wire_bytes, 0);
-  RC_ASSERT(got == run_combine(reference, format, c, wires, values, count, wire_bytes, 0));
+  const CombineResult got = run_combine(codec, format, c, wires, values, count, wire_bytes, offset);
+  RC_ASSERT(got.intact);
+  RC_ASSERT(got == run_combine(reference, format, c, wires, values, count, wire_bytes, offset));
 }
 
 // One block of every size at the edges that decide between the vector and the scalar path.

@@ -29,38 +29,42 @@ class SlowingClock final : public Clock {
   mutable int64_t now_ns_ = 0;
 };
 
-TEST(LineDistance, IsFarAfterAFewFarLinesAndNearAfterManyNearOnes) {
+TEST(LineDistance, IsFarAfterTwelveFarLinesAndNearAfterManyNearOnes) {
   LineDistance distance;
+  for (int i = 0; i < 11; ++i) distance.note(kFarNs);
   EXPECT_FALSE(distance.far());
-  for (int i = 0; i < 12; ++i) distance.note(kFarNs);
+  distance.note(kFarNs);
   EXPECT_TRUE(distance.far());
-  for (int i = 0; i < 32; ++i) distance.note(kNearNs);
+  for (int i = 0; i < 12; ++i) distance.note(kNearNs);
+  EXPECT_TRUE(distance.far());
+  for (int i = 0; i < 12; ++i) distance.note(kNearNs);
   EXPECT_FALSE(distance.far());
 }
 
-TEST(LineDistance, TakesOneFarLineInTwoForAFarPeerAndOneInTenForInterrupts) {
-  LineDistance fetched_ahead;
-  for (int i = 0; i < 400; ++i) fetched_ahead.note(i % 2 == 0 ? kFarNs : kNearNs);
-  EXPECT_TRUE(fetched_ahead.far());
-  LineDistance interrupted;
-  for (int i = 0; i < 400; ++i) interrupted.note(i % 10 == 0 ? 20'000 : kNearNs);
-  EXPECT_FALSE(interrupted.far());
+TEST(LineDistance, TakesMoreThanOneFarLineInThree) {
+  const auto far_of_one_in = [](int period) {
+    LineDistance distance;
+    for (int i = 0; i < 400; ++i) distance.note(i % period == 0 ? kFarNs : kNearNs);
+    return distance.far();
+  };
+  EXPECT_TRUE(far_of_one_in(2));
+  EXPECT_FALSE(far_of_one_in(4));
 }
 
 // The share of `seen` lines, in random order, at which a peer is taken for far. `seen`: how many
-// took how long, in steps of 10 ns from 0; `late` more took 250.
+// took how long, in steps of 10 ns from 0; `late` more took 250. All take `shift_ns` longer.
 template <size_t kBins>
-double share_far(const std::array<int, kBins>& seen, size_t late) {
+double share_far(const std::array<int, kBins>& seen, size_t late, int64_t shift_ns) {
   std::vector<int64_t> taken(late, 250);
   for (size_t bin = 0; bin < kBins; ++bin) {
-    taken.insert(taken.end(), static_cast<size_t>(seen[bin]), static_cast<int64_t>(10 * bin + 9));
+    for (int i = 0; i < seen[bin]; ++i) taken.push_back(static_cast<int64_t>(10 * bin) + i % 10);
   }
   std::mt19937_64 random(1);
   std::shuffle(taken.begin(), taken.end(), random);
   LineDistance distance;
   size_t far = 0;
   for (const int64_t ns : taken) {
-    distance.note(ns);
+    distance.note(ns + shift_ns);
     far += distance.far() ? 1 : 0;
   }
   return static_cast<double>(far) / static_cast<double>(taken.size());
@@ -71,7 +75,8 @@ double share_far(const std::array<int, kBins>& seen, size_t late) {
 // their way.
 TEST(LineDistance, TakesALargeMeshForNear) {
   constexpr std::array<int, 13> kSeen{109, 9, 95, 136, 23, 72, 418, 715, 887, 726, 317, 79, 25};
-  EXPECT_LT(share_far(kSeen, 168), 0.01);
+  EXPECT_EQ(share_far(kSeen, 168, 0), 0);
+  EXPECT_LT(share_far(kSeen, 168, 10), 0.1);
 }
 
 // Between two cores of one chiplet of a Zen 4 while ranks summed 16 MiB, and between such of two
@@ -80,10 +85,11 @@ TEST(LineDistance, TakesALargeMeshForNear) {
 TEST(LineDistance, TellsChipletsApart) {
   constexpr std::array<int, 17> kFar{20, 11,  0,   0,   0,   1,  0,  0, 2,
                                      24, 295, 736, 960, 763, 87, 24, 11};
-  EXPECT_GT(share_far(kFar, 55), 0.95);
+  EXPECT_GT(share_far(kFar, 55, 0), 0.98);
+  EXPECT_GT(share_far(kFar, 55, -10), 0.95);
   constexpr std::array<int, 19> kFarLarge{18, 13,  0,  0,  0, 0, 0, 1, 1, 51,
                                           76, 116, 65, 12, 3, 2, 0, 0, 1};
-  EXPECT_GT(share_far(kFarLarge, 2), 0.85);
+  EXPECT_GT(share_far(kFarLarge, 2, 0), 0.9);
 }
 
 TEST(LineDistance, IsWhatTheFirstLookTakesLongerThanTheSecond) {
