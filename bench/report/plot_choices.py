@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,18 +10,22 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from plot_style import (
     CODEC_COLOURS,
+    PLAN_COLOURS,
     NoRowsError,
+    Rows,
+    band_around_one,
     plain_numbers,
     read_groups,
     save,
     size_axis,
     style,
 )
-from sweep_rows import choices, read_sweeps
+from report_wires import SWEEPS, sweep_name
+from sweep_rows import choices
 
 _WITHIN = 1.05
 # An open codec is drawn beside those that were named.
-_COLOURS = {**CODEC_COLOURS, "auto": "#1a202c"}
+_COLOURS = {**CODEC_COLOURS, "auto": PLAN_COLOURS["auto"]}
 
 
 class Taken(NamedTuple):
@@ -31,27 +36,26 @@ class Taken(NamedTuple):
     over_best: float
 
 
-def taken_on_wires(folder: Path) -> list[Taken]:
-    """Of every plan over sizes on every topology. NoRowsError if no sweep was measured."""
+def taken_on_wires(sweeps: Iterable[Rows]) -> list[Taken]:
+    """Of every plan over sizes, one topology after the other."""
     return [
         Taken(choice.codec, choice.size, choice.auto_us / choice.best_us)
-        for rows in read_sweeps(folder).values()
+        for rows in sweeps
         for choice in choices(rows)
     ]
 
 
-def taken_without(folder: Path) -> list[Taken]:
-    """On loopback and in shared memory. NoRowsError if that was not measured."""
+def taken_without(rows: Rows) -> list[Taken]:
+    """On loopback and in shared memory, by the rows of ``model``."""
     return [
         Taken(row["codec"], row["bytes"], row["us"] / row["best_us"])
-        for row in read_groups(folder, ["model"])["model"]
+        for row in rows
         if "best_us" in row
     ]
 
 
 def _draw_panel(axes: Axes, title: str, found: list[Taken]) -> None:
-    axes.axhspan(1 / _WITHIN, _WITHIN, color="#a0aec0", alpha=0.3, linewidth=0)
-    axes.axhline(1, color="#1a202c", linewidth=0.8)
+    band_around_one(axes, _WITHIN)
     asked = list(dict.fromkeys(one.asked for one in found))
     for i, codec in enumerate(asked):
         own = [one for one in found if one.asked == codec]
@@ -73,22 +77,20 @@ def _draw_panel(axes: Axes, title: str, found: list[Taken]) -> None:
 
 
 def draw_choices(folder: Path, out: Path) -> list[Path]:
-    """Returns what was written. NoRowsError if neither was measured."""
-    panels = []
-    missing = NoRowsError("a choice in no row")
-    for title, read in (
-        ("shaped wires, every topology", taken_on_wires),
-        ("loopback and shared memory", taken_without),
-    ):
-        try:
-            found = read(folder)
-        except NoRowsError as error:
-            missing = error
-            continue
-        if found:
-            panels.append((title, found))
+    """Returns what was written. NoRowsError if nothing was chosen in what was measured."""
+    groups = read_groups(folder, [*map(sweep_name, SWEEPS), "model"])
+    unshaped = taken_without(groups.pop("model", []))
+    shaped = taken_on_wires(groups.values())
+    panels = [
+        (title, found)
+        for title, found in (
+            ("shaped wires, every topology", shaped),
+            ("loopback and shared memory", unshaped),
+        )
+        if found
+    ]
     if not panels:
-        raise missing
+        raise NoRowsError("a choice in no row")
     path = out / "choices.svg"
     with style():
         figure, grid = plt.subplots(

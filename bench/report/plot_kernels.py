@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -9,20 +10,25 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 from plot_style import Rows, read_groups, save, style
 
-_SHARES = {"encode": "#2b6cb0", "decode_add": "#c05621", "combine_3": "#6b46c1"}
-_SCALINGS = {"encode": "#2b6cb0", "decode_add": "#c05621", "hop": "#2f855a"}
-_COLOURS = {**_SHARES, **_SCALINGS}
+_COLOURS = {
+    "encode": "#2b6cb0",
+    "decode_add": "#c05621",
+    "combine_3": "#6b46c1",
+    "hop": "#2f855a",
+}
+_SHARES = ("encode", "decode_add", "combine_3")
+_SCALINGS = ("encode", "decode_add", "hop")
 
 
-def _draw_bars(axes: Axes, rows: Rows, kernels: dict[str, str], column: str) -> None:
+def _draw_bars(axes: Axes, rows: Rows, kernels: Sequence[str], column: str) -> None:
     """One group of bars a codec, in the order of the rows, from the top down."""
     codecs = list(dict.fromkeys(row["codec"] for row in rows))
     height = 0.8 / len(kernels)
-    for i, (kernel, colour) in enumerate(kernels.items()):
+    for i, kernel in enumerate(kernels):
         values = {row["codec"]: row[column] for row in rows if row["kernel"] == kernel}
         places = [y + (i - (len(kernels) - 1) / 2) * height for y in range(len(codecs))]
         lengths = [values.get(codec, 0.0) for codec in codecs]
-        bars = axes.barh(places, lengths, height * 0.92, color=colour)
+        bars = axes.barh(places, lengths, height * 0.92, color=_COLOURS[kernel])
         axes.bar_label(bars, fmt="%.2f", fontsize=6.5, padding=2)
     axes.axvline(1, color="#1a202c", linewidth=0.8)
     axes.set_yticks(range(len(codecs)), codecs)
@@ -57,7 +63,7 @@ def draw_kernels(folder: Path, out: Path) -> list[Path]:
             right.set_xlabel("gain by more cores over memcpy's gain")
             right.set_title(f"{cores[0]['cores']} cores at once over one")
         shown = _COLOURS if cores else _SHARES
-        marks = [Patch(color=colour, label=name) for name, colour in shown.items()]
+        marks = [Patch(color=_COLOURS[name], label=name) for name in shown]
         figure.legend(handles=marks, loc="outside lower center", ncols=len(marks))
         isa = one_core[0]["isa"] if one_core else ""
         figure.suptitle(f"Codec kernels against memcpy ({isa}), medians within one run")

@@ -10,6 +10,7 @@ from matplotlib.lines import Line2D
 from plot_style import (
     CODEC_COLOURS,
     Rows,
+    band_around_one,
     plain_numbers,
     read_groups,
     save,
@@ -33,8 +34,7 @@ def predicted(rows: Rows) -> Rows:
 def _draw_panel(axes: Axes, rows: Rows) -> int:
     """Points of one transport and number of ranks; returns how many are within the band."""
     sizes = sizes_of(rows)
-    axes.axhspan(1 / _WITHIN, _WITHIN, color="#a0aec0", alpha=0.3, linewidth=0)
-    axes.axhline(1, color="#1a202c", linewidth=0.8)
+    band_around_one(axes, _WITHIN)
     ratios = []
     paths = list(dict.fromkeys((row["codec"], row["plan"]) for row in rows))
     for i, (codec, plan) in enumerate(paths):

@@ -116,6 +116,12 @@ def plain_numbers(axes: Axes, ticks: Sequence[float]) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
+def band_around_one(axes: Axes, within: float) -> None:
+    """A line where a ratio is 1, and grey from 1 / ``within`` to ``within``."""
+    axes.axhspan(1 / within, within, color="#a0aec0", alpha=0.3, linewidth=0)
+    axes.axhline(1, color="#1a202c", linewidth=0.8)
+
+
 def nice_ticks(low: float, high: float) -> list[float]:
     """1, 2 and 5 times powers of ten, from just below ``low`` to just above ``high``."""
     steps = [factor * 10.0**power for power in range(-6, 10) for factor in (1, 2, 5)]

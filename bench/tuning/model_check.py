@@ -153,7 +153,7 @@ def name_best(rows: list[dict[str, Any]], ranks: int) -> None:
         if asked not in OPEN:
             continue
         rivals = [one for one in fixed if allowed(asked, Route(one["codec"], one["plan"]), ranks)]
-        best = min(rivals, key=lambda one: float(one["us"]))
+        best = min(rivals, key=lambda one: one["us"])
         row["best"], row["best_us"] = [best["codec"], best["plan"]], best["us"]
 
 

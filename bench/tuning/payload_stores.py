@@ -15,17 +15,18 @@ import argparse
 import os
 import statistics
 import sys
-import time
 from collections import defaultdict
+from functools import partial
 from typing import Any
 
 import numpy as np
-from rank_processes import run_ranks
+from rank_processes import cpus_of_two, run_ranks
+from timed_turns import median_us
 
 import tersum
 from tersum import _core
 from tersum.cli.byte_sizes import format_bytes
-from tersum.cli.perf_binding import Cpus, cpus_by_rank
+from tersum.cli.perf_binding import Cpus
 from tersum.cli.perf_data import make_values
 
 SIZES = [(64 << 10) << (2 * step) for step in range(6)]
@@ -46,7 +47,12 @@ def run_rank(rank: int, cpus: tuple[Cpus, ...], stores: str, store: str, results
         for codec in CODECS:
             before = distance(group, cpus)
             times = [
-                median_us(group, codec, array, output)
+                median_us(
+                    group,
+                    partial(group.all_reduce, array, "sum", codec, "two_step", out=output),
+                    calls=calls_of(array.nbytes),
+                    untimed=2,
+                )
                 for array, output in zip(arrays, outputs, strict=True)
             ]
             after = distance(group, cpus)
@@ -63,15 +69,9 @@ def distance(group: tersum.Communicator, cpus: tuple[Cpus, ...]) -> float:
     return ns
 
 
-def median_us(group: tersum.Communicator, codec: str, array: Any, output: Any) -> float:
-    """The slower rank's median over a few calls, the first two not counted."""
-    own = []
-    for _ in range(42 if array.nbytes <= 1 << 20 else 14 if array.nbytes <= 4 << 20 else 7):
-        begun = time.perf_counter()
-        group.all_reduce(array, "sum", codec, "two_step", out=output)
-        own.append(time.perf_counter() - begun)
-    slowest = group.all_reduce(np.asarray(own[2:]), op="max", codec="exact")
-    return statistics.median(slowest.tolist()) * 1e6
+def calls_of(size: int) -> int:
+    """How many of an array's calls are timed."""
+    return 40 if size <= 1 << 20 else 12 if size <= 4 << 20 else 5
 
 
 def measure(cpus: tuple[Cpus, ...], stores: str, times: Times) -> None:
@@ -98,9 +98,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=10)
     options = parser.parse_args()
-    cpus = cpus_by_rank(2)
-    if not cpus or cpus[0] == cpus[1]:
-        sys.exit("two CPUs are needed, and leave to bind ranks to them")
+    cpus = cpus_of_two()
     times: Times = defaultdict(list)
     for _ in range(options.rounds):
         for stores in STORES:

@@ -10,6 +10,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tersum.cli.perf_binding import Cpus, cpus_by_rank
+
+
+def cpus_of_two() -> tuple[Cpus, ...]:
+    """Those of two ranks, each with its own. Ends the program where there are none."""
+    cpus = cpus_by_rank(2)
+    if not cpus or cpus[0] == cpus[1]:
+        sys.exit("two CPUs are needed, and leave to bind ranks to them")
+    return cpus
+
 
 def run_ranks(ranks: int, main: Callable[..., None], arguments: tuple[Any, ...], count: int) -> Any:
     """Runs ``main(rank, *arguments, store, results)`` in ``ranks`` new processes and returns the

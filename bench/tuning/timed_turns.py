@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,6 +23,18 @@ Contender = tuple[tersum.Communicator, Callable[[], object]]
 def largest(group: tersum.Communicator, values: Any) -> Any:
     """Element by element, over all ranks."""
     return group.all_reduce(values, op="max", codec="exact")
+
+
+def median_us(
+    group: tersum.Communicator, call: Callable[[], object], calls: int, untimed: int
+) -> float:
+    """Microseconds on the slowest rank, the median of ``calls`` calls behind ``untimed`` others."""
+    own = []
+    for _ in range(untimed + calls):
+        begun = time.perf_counter()
+        call()
+        own.append(time.perf_counter() - begun)
+    return statistics.median(largest(group, np.asarray(own[untimed:])).tolist()) * 1e6
 
 
 def times_in_turns(contenders: Sequence[Contender], seconds: float) -> list[list[float]]:

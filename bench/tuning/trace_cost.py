@@ -16,17 +16,17 @@ import os
 import statistics
 import sys
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rank_processes import run_ranks
-from timed_turns import largest
+from rank_processes import cpus_of_two, run_ranks
+from timed_turns import median_us
 
 import tersum
 from tersum.cli.byte_sizes import format_bytes
-from tersum.cli.perf_binding import Cpus, cpus_by_rank
+from tersum.cli.perf_binding import Cpus
 from tersum.cli.perf_data import make_values
 from tersum.cli.perf_table import placement
 
@@ -39,28 +39,21 @@ def run_rank(rank: int, cpus: tuple[Cpus, ...], trace: str, store: str, results:
     """One rank. Rank 0 puts the medians of the slower rank's times, one for each size."""
     os.sched_setaffinity(0, cpus[rank][:1])
     with tersum.Communicator(rank, 2, store, transport="shm", trace_file=trace) as group:
-        medians = [median_us(group, size) for size in SIZES]
+        medians = [reduce_us(group, size) for size in SIZES]
     if rank == 0:
         results.put(medians)
 
 
-def median_us(group: tersum.Communicator, size: int) -> float:
-    """Of all calls but the first twenty."""
+def reduce_us(group: tersum.Communicator, size: int) -> float:
+    """The median of this size's calls."""
     values = make_values(size // 4, "float32", 1, group.rank)
-    out = np.empty_like(values)
-    own = []
-    for _ in range(CALLS + 20):
-        begun = time.perf_counter()
-        group.all_reduce(values, codec="int8", out=out)
-        own.append(time.perf_counter() - begun)
-    return statistics.median(largest(group, np.asarray(own[20:]))) * 1e6
+    call = partial(group.all_reduce, values, codec="int8", out=np.empty_like(values))
+    return median_us(group, call, calls=CALLS, untimed=20)
 
 
 def measure(rounds: int) -> list[dict[str, Any]]:
     """One row for each size."""
-    cpus = cpus_by_rank(2)
-    if not cpus or cpus[0] == cpus[1]:
-        sys.exit("trace_cost: two CPUs are needed, and the right to bind ranks to them")
+    cpus = cpus_of_two()
     runs: dict[str, list[list[float]]] = {kind: [] for kind in KINDS}
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(rounds):

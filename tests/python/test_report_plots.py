@@ -19,6 +19,7 @@ from plot_links import over_bare
 from plot_peers import relative_times
 from plot_topologies import gains
 from report_samples import sample_rows, write_samples
+from report_wires import SWEEPS, sweep_name
 from sweep_rows import choice_table, choices, plan_taken, prediction_table
 
 PICTURES = [
@@ -98,9 +99,10 @@ def test_tables_of_a_sweep() -> None:
 
 
 def test_choices_of_shaped_wires_and_of_none(samples: Path, tmp_path: Path) -> None:
-    assert {one.asked for one in taken_on_wires(samples)} == {"bf16", "int8/128", "int4/128"}
-    assert all(one.over_best > 0.9 for one in taken_on_wires(samples))
-    unshaped = taken_without(samples)
+    wires = taken_on_wires(sample_rows(sweep_name(sweep)) for sweep in SWEEPS)
+    assert {one.asked for one in wires} == {"bf16", "int8/128", "int4/128"}
+    assert all(one.over_best > 0.9 for one in wires)
+    unshaped = taken_without(sample_rows("model"))
     assert {(one.asked, one.over_best) for one in unshaped} == {("auto", 10 / 9.8)}
     (tmp_path / "model.json").write_bytes((samples / "model.json").read_bytes())
     assert plot_report.draw(tmp_path, tmp_path, ["choices"]) == [tmp_path / "choices.svg"]

@@ -41,7 +41,7 @@ TEST(LineDistance, IsFarAfterTwelveFarLinesAndNearAfterManyNearOnes) {
   EXPECT_FALSE(distance.far());
 }
 
-TEST(LineDistance, TakesMoreThanOneFarLineInThree) {
+TEST(LineDistance, TakesMoreThanOneFarLineInThreeAndMoreThanOneInTenThatInterruptsDelay) {
   const auto far_of_one_in = [](int period) {
     LineDistance distance;
     for (int i = 0; i < 400; ++i) distance.note(i % period == 0 ? kFarNs : kNearNs);
@@ -49,6 +49,9 @@ TEST(LineDistance, TakesMoreThanOneFarLineInThree) {
   };
   EXPECT_TRUE(far_of_one_in(2));
   EXPECT_FALSE(far_of_one_in(4));
+  LineDistance interrupted;
+  for (int i = 0; i < 400; ++i) interrupted.note(i % 10 == 0 ? 20'000 : kNearNs);
+  EXPECT_FALSE(interrupted.far());
 }
 
 // The share of `seen` lines, in random order, at which a peer is taken for far. `seen`: how many
