@@ -6,9 +6,11 @@
 // the last ones may still spin in there when rank 0 answers. A closed FIFO (the tool is gone) ends
 // the process. Commands:
 //
-//   time COUNT CALLS IN_PLACE   one call that is not timed, then CALLS calls back to back:
-//                               "ok SECONDS…", the slowest rank of each call
-//   check COUNT IN_PLACE        one call, every element compared: "ok WRONG", over all ranks
+//   time COUNT BATCHES CALLS IN_PLACE   1 + BATCHES times CALLS calls, all back to back; the first
+//                                       CALLS are not timed: "ok SECONDS…", a batch's over its
+//                                       calls on the slowest rank
+//   check COUNT IN_PLACE                one call, every element compared: "ok WRONG", over all
+//                                       ranks
 //   quit
 //
 // Data are multiples of 2^-10 between -1 and 1, never zero, so that every order of summation gives
@@ -53,6 +55,9 @@ inline bool bind_rank(const std::string& folder, int rank) {
   return sched_setaffinity(0, sizeof cpus, &cpus) == 0;
 }
 
+// Of the commands above; the tool refuses a program that was built for others.
+inline constexpr char kProtocol[] = "3";
+
 // Inputs repeat after this many elements, an odd number, so that a library that mixes up its
 // chunks is found out while filling an array costs no more than copying.
 inline constexpr size_t kPeriod = 262'139;
@@ -84,7 +89,7 @@ class Harness {
   int run() {
     std::ifstream commands(folder_ + "/in." + std::to_string(rank_));
     answers_.open(folder_ + (rank_ == 0 ? "/out" : "/done"));
-    if (rank_ == 0) answer(bound_ ? "ready bound done" : "ready free done");
+    if (rank_ == 0) answer((bound_ ? "ready bound " : "ready free ") + std::string(kProtocol));
     std::string line;
     while (std::getline(commands, line)) {
       std::istringstream words(line);
@@ -92,15 +97,16 @@ class Harness {
       words >> verb;
       if (verb == "quit") return 0;
       size_t count = 0;
-      size_t calls = 1;
+      size_t batches = 0;
+      size_t calls = 0;
       int in_place = 0;
       words >> count;
-      if (verb == "time") words >> calls;
+      if (verb == "time") words >> batches >> calls;
       words >> in_place;
       if (!words || (verb != "time" && verb != "check")) return 2;
       resize(count, in_place != 0);
       if (verb == "time") {
-        time_calls(count, calls, in_place != 0);
+        time_batches(count, batches, calls, in_place != 0);
       } else {
         check(count, in_place != 0);
       }
@@ -147,19 +153,19 @@ class Harness {
     library_.max(&together, 1);
   }
 
-  void time_calls(size_t count, size_t calls, bool in_place) {
+  void time_batches(size_t count, size_t batches, size_t calls, bool in_place) {
     using Clock = std::chrono::steady_clock;
-    std::vector<double> seconds(calls);
+    std::vector<double> seconds(batches);
     prepare(in_place);
-    call(count, in_place);
+    for (size_t i = 0; i < calls; ++i) call(count, in_place);
     auto before = Clock::now();
     for (double& taken : seconds) {
-      call(count, in_place);
+      for (size_t i = 0; i < calls; ++i) call(count, in_place);
       const auto after = Clock::now();
-      taken = std::chrono::duration<double>(after - before).count();
+      taken = std::chrono::duration<double>(after - before).count() / static_cast<double>(calls);
       before = after;
     }
-    library_.max(seconds.data(), calls);
+    library_.max(seconds.data(), batches);
     std::ostringstream text;
     text.precision(9);
     text << "ok";

@@ -117,7 +117,8 @@ std::string_view cost_term_name(CostTerm term) {
 
 // The dependent messages of a plan follow each other in levels, and the busiest link is busy for
 // wire / hops in each. A level's first slice needs hop_s to have an effect on the next one; that
-// shows only as far as the link has run out of the level's other slices by then.
+// shows only as far as the link has run out of the level's other slices by then, and where a bucket
+// saves up what a link waits, only as far as it is the cores that are waited for.
 Result<PlanCost> price_plan(const CostRequest& request, PlanKind kind) {
   CostTally tally(request);
   TERSUM_RETURN_IF_ERROR(tally_plan(request, kind, tally));
@@ -136,7 +137,8 @@ Result<PlanCost> price_plan(const CostRequest& request, PlanKind kind) {
   cost.hops = chain.hops;
   const double level_s = cost.wire_s / std::max(cost.hops, 1);
   const double covered_s = level_s * (1 - 1 / chain.slices);
-  const double waits_s = std::max(cost.hops - 1, 0) * std::max(chain.hop_s - covered_s, 0.0);
+  double waits_s = std::max(cost.hops - 1, 0) * std::max(chain.hop_s - covered_s, 0.0);
+  if (chain.saves_up) waits_s = std::min(waits_s, request.machine.waited_cpu * cost.cpu_s);
   const double busy_s = std::max({cost.wire_s + cost.ports_s + waits_s, cost.cpu_s, cost.memory_s});
   cost.time_s = std::max(busy_s + cost.ends_s, cost.chunk_s) + request.machine.call_s;
   cost.dominant = dominant_term(cost);

@@ -8,14 +8,13 @@
 //   time = max(max(wire, cpu, memory) + ends, chunk) + call
 //
 // wire: the busiest link's bytes at its goodput, and what several flows lose at a switch's port.
-// cpu: the busiest machine's core seconds over its
-// cores; pipelining hides the wire behind it or it behind the wire, but ranks that share cores add
-// up. memory: what a machine's ranks read and write once. ends: what nothing hides, the first
-// slice's encoding, the last one's last hop and decoding. chunk: one chunk's way alone, its first
-// slice hop by hop, then the rest of it; where chunks are single messages, also the other messages
-// that a core has to serve meanwhile. Of both, a link with a token bucket lets through at once what
-// the bucket holds: it fills while the link rests, and calls follow each other. call: what a call
-// costs whatever it does.
+// cpu: the busiest machine's core seconds over its cores; pipelining hides the wire behind it or it
+// behind the wire, but ranks that share cores add up. memory: what a machine's ranks read and write
+// once. ends: what nothing hides, the first slice's encoding, the last one's last hop and decoding.
+// chunk: one chunk's way alone, its first slice hop by hop, then the rest of it; where chunks are
+// single messages, also the other messages that a core has to serve meanwhile. Of both, a link with
+// a token bucket lets through at once what the bucket holds: it fills while the link rests, and
+// calls follow each other. call: what a call costs whatever it does.
 //
 // Thread safety: pure functions. Invariant: the same numbers on every rank, given the same input.
 #pragma once
@@ -53,7 +52,10 @@ struct MachineRates {
   // over sizes on star8 (docs/plans.md), that is to one to seven flows.
   double port_share = 0.01;
   int port_flows_max = 7;  // of more, nothing is known: they are taken to cost as much
-  int cores = 1;           // of a machine
+  // Of the cores' time, what links with buckets wait for. Fitted to the same plans on nine
+  // topologies.
+  double waited_cpu = 0.5;
+  int cores = 1;  // of a machine
   // All hosts are namespaces of one machine (`tersum perf --topology`): they share its cores.
   bool one_machine = false;
   // As the executor cuts chunks (compiled_plan.h): on the wire, and the values of it between hosts.

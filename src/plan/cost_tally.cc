@@ -149,7 +149,7 @@ void CostTally::keep_longest(const Reached& reached) {
   const double hop_s = reached.still_s / std::max(reached.hops, 1);
   const double ends_s = hop_s + seconds(slice_values_, request_.codec.encode) +
                         seconds(slice_values_, request_.codec.decode);
-  longest_ = {alone, reached.hops, hop_s, slices_, ends_s};
+  longest_ = {alone, reached.hops, hop_s, slices_, ends_s, burst_bytes_ > slice_bytes_};
 }
 
 void CostTally::add_exchange() {

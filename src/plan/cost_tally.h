@@ -14,11 +14,12 @@ namespace tersum {
 
 // One chunk's way alone, over its longest chain of dependent messages.
 struct ChunkChain {
-  double time_s = 0;  // until its last slice has arrived and is decoded
-  int hops = 0;       // dependent messages
-  double hop_s = 0;   // what one of them takes on average beside its bytes' time on the wire
-  double slices = 1;  // in which it travels
-  double ends_s = 0;  // the first slice's encoding; the last one's last hop and decoding
+  double time_s = 0;      // until its last slice has arrived and is decoded
+  int hops = 0;           // dependent messages
+  double hop_s = 0;       // what one of them takes on average beside its bytes' time on the wire
+  double slices = 1;      // in which it travels
+  double ends_s = 0;      // the first slice's encoding; the last one's last hop and decoding
+  bool saves_up = false;  // the slowest path's bucket has room for a slice and more
 };
 
 class CostTally {

@@ -3,6 +3,7 @@ that fails or lies does to the table, and a short real run of each one that is b
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -15,7 +16,8 @@ import pytest
 
 import tersum
 from tersum import _core
-from tersum.cli import perf_table
+from tersum.cli import perf_rank, perf_table
+from tersum.cli.command_error import CommandError
 from tersum.cli.perf_binding import cpus_by_rank
 from tersum.cli.perf_options import LIBRARIES
 from tersum.cli.perf_peers import DEFAULT_FOLDER, PEERS, Job, PeerJob, Turns, why_not
@@ -40,7 +42,7 @@ def answer(text):
 cpus = open(f"{{folder}}/cpus").read()
 open(sys.argv[0] + ".cpus", "w").write(cpus)
 if rank == 0:
-    answer("ready bound done" if cpus and {binds} else "ready free done")
+    answer("ready bound 3" if cpus and {binds} else "ready free 3")
 for line in orders:
     words = line.split()
     if words[0] == "quit":
@@ -195,7 +197,9 @@ def test_nonsense_is_no_result(tmp_path: Path) -> None:
 
 def test_a_rank_without_a_job_reports_nothing_of_its_own() -> None:
     turns = Turns(None, in_place=True)
-    assert turns.time(10, 3) == [0.0, 0.0, 0.0] and turns.check(10) == 0.0 and turns.failure == ""
+    assert (
+        turns.time(10, 3, 2) == [0.0, 0.0, 0.0] and turns.check(10) == 0.0 and turns.failure == ""
+    )
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 8])
@@ -205,6 +209,30 @@ def test_values_do_not_overflow_within_a_turn(ranks: int, iters: int) -> None:
     assert 1 <= turns <= iters
     calls = -(-iters // turns) + 1  # the first one is not timed
     assert float(ranks) ** calls < 2.0**110
+
+
+@pytest.mark.parametrize(("ranks", "most"), [(2, 50), (3, 31), (8, 16)])
+def test_batches_that_would_overflow_are_refused(ranks: int, most: int) -> None:
+    # In a turn an untimed batch and a timed one.
+    assert _turns(ranks, sample_options(in_place=True, iters=7, batch=most)) == 7
+    assert float(ranks) ** (2 * most) < 2.0**110
+    with pytest.raises(CommandError, match=f"--batch {most + 1} is too much in place"):
+        _turns(ranks, sample_options(in_place=True, iters=7, batch=most + 1))
+
+
+def test_a_batch_is_timed_as_one_over_its_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Late and early in turn, 3 and 5 s, as a rank of a ring may be: the calls come every 4 s.
+    now = 0.0
+    lasts = itertools.cycle([3.0, 5.0])
+
+    def call() -> None:
+        nonlocal now
+        now += next(lasts)
+
+    monkeypatch.setattr(perf_rank.time, "perf_counter", lambda: now)
+    assert perf_rank._time_batches(call, 4, 1) == [3.0, 5.0, 3.0, 5.0]
+    assert perf_rank._time_batches(call, 3, 2) == [4.0, 4.0, 4.0]
+    assert perf_rank._time_batches(call, 0, 2) == []
 
 
 def test_placement_names_a_distance_or_says_that_there_is_none() -> None:

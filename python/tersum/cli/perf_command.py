@@ -127,6 +127,14 @@ def add_parser(commands: Any) -> None:
         "likes. Of ranks started here",
     )
     how.add_argument("--iters", type=positive, default=20, metavar="N", help="default 20")
+    how.add_argument(
+        "--batch",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="a time is that of N calls back to back, over N: the rate of calls, where ranks are "
+        "early and late in turn; default 1",
+    )
     how.add_argument("--warmup", type=whole, default=3, metavar="N", help="default 3")
     how.add_argument(
         "--in-place",
@@ -263,6 +271,7 @@ def make_options(arguments: argparse.Namespace) -> PerfOptions:
         transport=arguments.transport,
         sizes=tuple(size_range(arguments.min_bytes, arguments.max_bytes, arguments.factor)),
         iters=arguments.iters,
+        batch=arguments.batch,
         warmup=arguments.warmup,
         seed=arguments.seed,
         in_place=arguments.in_place,

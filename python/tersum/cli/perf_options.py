@@ -63,6 +63,7 @@ class PerfOptions:
     topology: str = ""  # a name or a file's text; empty: everybody reaches everybody
     wires: str = ""  # what ranks pass as their topology: with rates and buckets; empty: the above
     coalesce: int = 0  # all_reduce: cut into this many tensors; 0: not
+    batch: int = 1  # calls back to back that are timed as one
     in_flight: int = 1  # all_reduce: as this many calls together, too
     in_place: bool = False  # all_reduce: the input is the output, as gloo always works
     cpus: tuple[tuple[int, ...], ...] = ()  # those of each local rank; empty: none is bound
@@ -83,7 +84,8 @@ class PerfOptions:
 
 
 class Row(TypedDict):
-    """One measurement. Times are of the slowest rank in each iteration: median, minimum, maximum.
+    """One measurement. Times are of the slowest rank in each iteration, which is ``--batch`` calls
+    back to back, over their number: median, minimum, maximum.
 
     ``predicted_us`` is what was expected before: on shaped links by the cost model of their
     topology, elsewhere, in a tuned group, by what tuning measured.

@@ -23,6 +23,7 @@ from tersum.cli.perf_options import PerfOptions
 
 DEFAULT_FOLDER = "build/peers"  # where scripts/bench --peers leaves the programs
 _LAST_WORDS_BYTES = 600
+_PROTOCOL = "3"  # as in peer_harness.h
 
 
 class Start(NamedTuple):
@@ -190,7 +191,7 @@ class PeerJob:
                     process_group=0,  # as perf_spawn.py's
                 )
             )
-        if self._answer() != ["bound" if job.cpus else "free", "done"]:
+        if self._answer() != ["bound" if job.cpus else "free", _PROTOCOL]:
             raise PeerError(
                 "it does not bind its ranks as asked, or was built for another version; build it: "
                 "scripts/bench --peers"
@@ -266,9 +267,9 @@ class Turns:
         """Elements that were not the exact sum."""
         return self._numbers(f"check {count} {self._in_place}", 1)[0]
 
-    def time(self, count: int, calls: int) -> list[float]:
-        """Seconds of each of ``calls`` calls on the slowest rank."""
-        return self._numbers(f"time {count} {calls} {self._in_place}", calls)
+    def time(self, count: int, batches: int, calls: int) -> list[float]:
+        """Seconds of a call in each of ``batches`` batches of ``calls`` on the slowest rank."""
+        return self._numbers(f"time {count} {batches} {calls} {self._in_place}", batches)
 
     def close(self) -> None:
         """Ends the job."""

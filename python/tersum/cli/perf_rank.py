@@ -2,7 +2,11 @@
 
 Contenders take turns within one run, a few calls each, so that what disturbs the machine disturbs
 them alike and ratios between rows mean something. Calls of one turn run back to back: a pause would
-let a shaper's bucket fill up and fake speed. The first call of a turn is not timed.
+let a shaper's bucket fill up and fake speed. The first call of a turn is not timed, or the first
+batch: links are as the contender before has left them.
+
+Of single calls the slowest rank's time is not the time between them where ranks are early and late
+in turn: each call has a slowest one, and nobody is slowest twice. A batch has that out.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import numpy as np
 from tersum import _core
 from tersum._learned_state import LinkSpeed, PathChoice
 from tersum.cli import perf_data
+from tersum.cli.command_error import CommandError
 from tersum.cli.perf_case import Case, make_case
 from tersum.cli.perf_contender import Contender, allowed_error, optimal_wire_bytes
 from tersum.cli.perf_data import Oracle, Values
@@ -43,7 +48,7 @@ _TURNS_MAX = 5  # more where calls in place would overflow
 class Samples(NamedTuple):
     """What one contender did in one case, gathered over all ranks."""
 
-    seconds: np.ndarray[tuple[int], np.dtype[np.float64]]  # per iteration, the slowest rank
+    seconds: np.ndarray[tuple[int], np.dtype[np.float64]]  # a call's, per batch, the slowest rank
     wire_bytes: int
     rel_error: float
     wrong: int
@@ -96,7 +101,7 @@ def warm_up(
     """Calls that nothing is learned from: scratch memory, connections, branch predictors."""
     for contender in contenders:
         if contender.turns is not None:
-            contender.turns.time(case.elements, options.warmup)
+            contender.turns.time(case.elements, options.warmup, 1)
             group.barrier()
             continue
         call = contender.prepare(case.x, case.out)
@@ -107,19 +112,19 @@ def warm_up(
 def _time_all(
     group: Communicator, contenders: Sequence[Contender], case: Case, options: PerfOptions
 ) -> tuple[list[np.ndarray[tuple[int], np.dtype[np.float64]]], list[int]]:
-    """Per contender: seconds of each iteration on the slowest rank, and bytes sent per call by the
-    busiest."""
+    """Per contender: seconds of a call in each batch on the slowest rank, and bytes sent per call
+    by the busiest."""
     turns = _turns(group.size, options)
     seconds: list[list[float]] = [[] for _ in contenders]
     sent = [0.0] * len(contenders)
     for turn in range(turns):
-        calls = options.iters * (turn + 1) // turns - options.iters * turn // turns
+        batches = options.iters * (turn + 1) // turns - options.iters * turn // turns
         for i, contender in enumerate(contenders):
             if contender.turns is not None:
                 # The other ranks sleep in the second barrier until the processes have had their
                 # turn.
                 group.barrier()
-                seconds[i] += contender.turns.time(case.elements, calls)
+                seconds[i] += contender.turns.time(case.elements, batches, options.batch)
                 group.barrier()
                 continue
             call = contender.prepare(case.x, case.out)
@@ -128,7 +133,9 @@ def _time_all(
             call()
             if contender.wire_bytes:
                 sent[i] = max(sent[i], contender.wire_bytes() - before)
-            seconds[i] += _time_calls(call, calls)
+            for _ in range(options.batch - 1):
+                call()
+            seconds[i] += _time_batches(call, batches, options.batch)
     slowest = [_largest(group, np.asarray(times)) for times in seconds]
     busiest = _largest(group, np.asarray(sent, np.float64))
     return slowest, [int(count) for count in busiest]
@@ -139,17 +146,23 @@ def _turns(ranks: int, options: PerfOptions) -> int:
     must end before they overflow (2^127, a little of which the data themselves need)."""
     turns = min(_TURNS_MAX, options.iters)
     if options.in_place and options.redop == "sum" and ranks > 1:
-        calls = int(100 / np.log2(ranks)) - 1
-        turns = max(turns, -(-options.iters // calls))
+        batches = int(100 / np.log2(ranks)) // options.batch - 1
+        if batches < 1:
+            raise CommandError(
+                f"--batch {options.batch} is too much in place: values grow by the number of ranks "
+                "in each call, and would overflow"
+            )
+        turns = max(turns, -(-options.iters // batches))
     return turns
 
 
-def _time_calls(call: Callable[[], object], calls: int) -> list[float]:
+def _time_batches(call: Callable[[], object], batches: int, calls: int) -> list[float]:
     marks = [time.perf_counter()]
-    for _ in range(calls):
-        call()
+    for _ in range(batches):
+        for _ in range(calls):
+            call()
         marks.append(time.perf_counter())
-    return [after - before for before, after in itertools.pairwise(marks)]
+    return [(after - before) / calls for before, after in itertools.pairwise(marks)]
 
 
 def _largest(

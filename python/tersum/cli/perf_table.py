@@ -40,11 +40,12 @@ def heading(options: PerfOptions, ranks: int, link: str | None) -> str:
     if options.topology:
         name = "a topology file" if "{" in options.topology else options.topology
         where = f"{name}, {options.topology_bits_per_s / 1e6:g} Mbit/s where a link names no rate"
+    what = "iterations" if options.batch == 1 else f"batches of {options.batch} calls"
     lines = [
         f"# tersum {tersum.__version__} ({tersum.isa()}): {options.op}, {ranks} ranks, {where}, "
-        f"{options.iters} iterations after {options.warmup}, seed {options.seed}",
+        f"{options.iters} {what} after {options.warmup}, seed {options.seed}",
         *([f"# CPUs of each rank: {binding_text(options.cpus)}"] if options.cpus else []),
-        "# time: the slowest rank, median of the iterations; error: against the sum in float64",
+        "# time: a call's on the slowest rank, median; error: against the sum in float64",
         "# " + " ".join(f"{name:>{width}}" for name, width, _ in columns),
         "# " + " ".join(f"{unit:>{width}}" for _, width, unit in columns),
     ]

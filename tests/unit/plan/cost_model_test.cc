@@ -261,6 +261,27 @@ TEST(CostModel, MisfitsComeLastWithTheirReason) {
   EXPECT_FALSE(price_plan(gather, PlanKind::kAuto).ok());
 }
 
+// Chunks of one slice each: level by level the links wait for a hop. What buckets save up meanwhile
+// passes at once afterwards, but for what the cores take.
+TEST(CostModel, ABucketGivesBackWhatItsLinkWaited) {
+  const std::string links = R"("rate": "1gbit", "latency_us": 50, "hosts": ["a", "b", "c", "d"],
+      "links": [{"between": ["a", "b"]}, {"between": ["b", "c"]}, {"between": ["c", "d"]},
+                {"between": ["d", "a"]}]})";
+  const auto plain = parse_topology("{" + links).value();
+  const auto buckets = parse_topology(R"({"burst_bytes": 73728, )" + links).value();
+  CostRequest request = only_wires(*plain);
+  request.value_bytes = 4 * 8000;
+  const PlanCost waits = must_price(request, PlanKind::kRing);
+  ASSERT_EQ(waits.hops, 6);
+  EXPECT_NEAR(waits.time_s, waits.wire_s + 300e-6, 1e-9);
+  request.topology = buckets.get();
+  EXPECT_NEAR(must_price(request, PlanKind::kRing).time_s, waits.wire_s + 50e-6, 1e-9);
+  request.machine.message_s = 5e-6;
+  const PlanCost served = must_price(request, PlanKind::kRing);
+  ASSERT_LT(served.cpu_s / 2, 250e-6);
+  EXPECT_NEAR(served.time_s, served.wire_s + served.cpu_s / 2 + served.ends_s, 1e-9);
+}
+
 TEST(CostModel, OfEquallyQuickPlansTheOneThatNeedsTheCoresLeastWins) {
   const auto topology = topology_of("star8", 10e-6);
   CostRequest request = only_wires(*topology);
