@@ -266,7 +266,7 @@ Result<Communicator> CommunicatorImpl::split(int color, int key) {
   std::vector<int> hosts = hosts_of_part(member_->host_of, old_ranks);
   std::vector<RankCarrier> carriers = carriers_of_part(member_->carriers, old_ranks);
   // As a group has them that met as one: the same messages, and a tuning that holds for both.
-  const SliceLimits limits = slice_limits(options_, carrier_of(carriers));
+  const SliceLimits limits = slice_limits(options_, carrier_of(carriers), old_ranks.size());
   auto member = std::make_shared<Member>(progress_, group, new_rank, std::move(places), limits,
                                          false, topology_of_hosts(hosts));
   member->host_of = std::move(hosts);
@@ -308,9 +308,9 @@ Result<Communicator> create_on(const std::shared_ptr<Progress>& progress, int ra
   }
   std::vector<int> hosts = meeting.host_of;
   auto wires = named_or_found(std::move(topology).value(), hosts);
-  auto member = std::make_shared<Member>(progress, meeting.group, rank, std::move(places),
-                                         slice_limits(options, carrier_of(meeting.carriers)), false,
-                                         std::move(wires));
+  const SliceLimits limits = slice_limits(options, carrier_of(meeting.carriers), places.size());
+  auto member = std::make_shared<Member>(progress, meeting.group, rank, std::move(places), limits,
+                                         false, std::move(wires));
   member->host_of = std::move(hosts);
   member->carriers = meeting.carriers;
   member->flatten.set_every(options.flatten_every);

@@ -52,8 +52,8 @@ struct Meeting {
 std::vector<RankCarrier> carriers_of_part(std::span<const RankCarrier> all,
                                           std::span<const int> ranks);
 
-// How a group cuts its messages.
-SliceLimits slice_limits(const CommunicatorOptions& options, GroupCarrier carrier);
+// How a group of `size` ranks cuts its messages.
+SliceLimits slice_limits(const CommunicatorOptions& options, GroupCarrier carrier, size_t size);
 
 // Publishes this member, waits for all others, compares versions and agreed options.
 // kTimeout names the first member that did not come; kDisagreement both values and both members.

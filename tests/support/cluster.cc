@@ -142,8 +142,8 @@ void Cluster::meet_by_stepping() {
     }
     std::vector<int> hosts = number_hosts(names);
     topology = named_or_found(std::move(topology), hosts);
-    auto member = std::make_shared<Member>(process, kGroup, rank, std::move(places),
-                                           slice_limits(options, GroupCarrier::kWires), false,
+    const SliceLimits limits = slice_limits(options, GroupCarrier::kWires, places.size());
+    auto member = std::make_shared<Member>(process, kGroup, rank, std::move(places), limits, false,
                                            std::move(topology));
     for (const int host : hosts) member->carriers.push_back({host});
     member->host_of = std::move(hosts);

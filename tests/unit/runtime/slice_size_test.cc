@@ -38,7 +38,7 @@ constexpr const char* kSpecs[] = {"exact",
 void expect_slices(GroupCarrier carrier, size_t bytes_max) {
   for (const char* spec : kSpecs) {
     for (const size_t count : {size_t{1} << 18, size_t{1} << 22}) {
-      const size_t bytes = slice_bytes_of(spec, count, slice_limits({}, carrier));
+      const size_t bytes = slice_bytes_of(spec, count, slice_limits({}, carrier, 2));
       EXPECT_LE(bytes, bytes_max) << spec << ' ' << count;
       EXPECT_GT(bytes, bytes_max * 9 / 10) << spec << ' ' << count;
     }
@@ -55,13 +55,13 @@ TEST(SliceSize, OnLoopbackFitsASegment) {
 }
 
 TEST(SliceSize, OnWiresIsASixteenthOfAShortChunk) {
-  const SliceLimits limits = slice_limits({}, GroupCarrier::kWires);
+  const SliceLimits limits = slice_limits({}, GroupCarrier::kWires, 2);
   EXPECT_EQ(slice_bytes_of("exact", size_t{1} << 18, limits), 32u * 1024);  // chunks of 512 KiB
   EXPECT_EQ(slice_bytes_of("exact", size_t{1} << 13, limits), 8u * 1024);   // of 16 KiB
 }
 
 TEST(SliceSize, OnWiresHoldsNoMoreValuesThanLinksMayWaitFor) {
-  const SliceLimits limits = slice_limits({}, GroupCarrier::kWires);
+  const SliceLimits limits = slice_limits({}, GroupCarrier::kWires, 2);
   EXPECT_EQ(slice_bytes_of("int4/128", size_t{1} << 24, limits), 64'512u / 128 * 66);
   EXPECT_EQ(slice_bytes_of("exact", size_t{1} << 24, limits), 63u * 1024);
 }
@@ -71,11 +71,33 @@ TEST(SliceSize, IsWhatTheProgramNames) {
   options.slice_bytes = 256 * 1024;
   for (const GroupCarrier carrier :
        {GroupCarrier::kWires, GroupCarrier::kLoopback, GroupCarrier::kMemory}) {
-    const SliceLimits limits = slice_limits(options, carrier);
+    const SliceLimits limits = slice_limits(options, carrier, 2);
     const size_t bytes = slice_bytes_of("int4/128", size_t{1} << 24, limits);
     EXPECT_LE(bytes, 256u * 1024);
     EXPECT_GT(bytes, 255u * 1024);
   }
+}
+
+// What all ranks of a host have in flight is to fit its cache, and two slices of a flow the window.
+TEST(SliceSize, ManyRanksOfOneHostKeepLittleInFlight) {
+  const size_t whole = CommunicatorOptions().window_bytes;
+  for (const GroupCarrier carrier : {GroupCarrier::kMemory, GroupCarrier::kLoopback}) {
+    const auto window = [&](size_t size) { return slice_limits({}, carrier, size).window_bytes; };
+    EXPECT_EQ(window(1), whole);
+    EXPECT_EQ(window(2), whole);
+    EXPECT_EQ(window(3), 1536u * 1024);
+    EXPECT_EQ(window(8), 1536u * 1024);
+    EXPECT_EQ(window(16), 3u * 1024 * 1024);
+    EXPECT_EQ(window(1000), whole);
+    for (const size_t size : {3, 8, 16, 40}) EXPECT_GE(window(size) / (4 * (size - 1)), 48u * 1024);
+    CommunicatorOptions options;
+    options.window_bytes = 1 << 20;
+    EXPECT_EQ(slice_limits(options, carrier, 8).window_bytes, options.window_bytes);
+    options.window_bytes = whole;
+    options.slice_bytes = 1 << 20;
+    EXPECT_EQ(slice_limits(options, carrier, 8).window_bytes, whole);
+  }
+  EXPECT_EQ(slice_limits({}, GroupCarrier::kWires, 8).window_bytes, whole);
 }
 
 TEST(SliceSize, FollowsWhatCarriesTheGroupOrThePart) {
