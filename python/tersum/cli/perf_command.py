@@ -126,16 +126,7 @@ def add_parser(commands: Any) -> None:
         "hyper-threads where there are fewer cores, or shares CPUs evenly; none: as the kernel "
         "likes. Of ranks started here",
     )
-    how.add_argument("--iters", type=positive, default=20, metavar="N", help="default 20")
-    how.add_argument(
-        "--batch",
-        type=positive,
-        default=1,
-        metavar="N",
-        help="a time is that of N calls back to back, over N: the rate of calls, where ranks are "
-        "early and late in turn; default 1",
-    )
-    how.add_argument("--warmup", type=whole, default=3, metavar="N", help="default 3")
+    _add_counts(how, positive, whole)
     how.add_argument(
         "--in-place",
         action="store_true",
@@ -150,6 +141,19 @@ def add_parser(commands: Any) -> None:
     output.add_argument("--json", type=Path, metavar="FILE", help="also write the rows as JSON")
     output.add_argument("--plot", type=Path, metavar="FILE", help="also draw them (PNG)")
     parser.set_defaults(run=run)
+
+
+def _add_counts(how: argparse._ArgumentGroup, positive: Any, whole: Any) -> None:
+    how.add_argument("--iters", type=positive, default=20, metavar="N", help="default 20")
+    how.add_argument(
+        "--batch",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="a time is that of N calls back to back, over N: the rate of calls, where ranks are "
+        "early and late in turn; default 1",
+    )
+    how.add_argument("--warmup", type=whole, default=3, metavar="N", help="default 3")
 
 
 def _add_cuts(how: argparse._ArgumentGroup) -> None:
