@@ -93,12 +93,12 @@ def test_sweeps_have_every_plan_that_fits_and_no_other() -> None:
             assert all("auto" in parse_perf(part).plan for part in one.parts)
 
 
-def test_a_sweep_takes_about_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_takes_about_two_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     sweeps = [one for one in measurements() if one.name.startswith("sweep-")]
     assert len(sweeps) == len(SWEEPS)
     for one in sweeps:
-        assert 20 < sum(predicted_seconds(part) for part in one.parts) < 90, one.name
+        assert 20 < sum(predicted_seconds(part) for part in one.parts) < 150, one.name
 
 
 @pytest.mark.parametrize("name", ["tcp-2", "shm-8"])
