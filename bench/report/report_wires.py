@@ -32,8 +32,8 @@ AT_16_MIB = (
 
 class Sweep(NamedTuple):
     """A topology, the rate of its links, and the larger arrays. Rates are low enough that two cores
-    are not the limit, calls so few that a sweep ends within two minutes. They are timed in batches,
-    for the cost model foretells how often calls come: ranks may be early and late in turn."""
+    are not the limit, calls so few that a sweep ends within 140 s. They are timed in batches, for
+    the cost model foretells how often calls come: ranks may be early and late in turn."""
 
     topology: str
     rate: str

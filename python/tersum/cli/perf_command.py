@@ -67,6 +67,10 @@ def _checked(parse: Callable[[str], _T], valid: Callable[[_T], bool], rule: str)
     return convert
 
 
+_WHOLE = _checked(int, lambda value: value >= 0, "must be 0 or more")
+_POSITIVE = _checked(int, lambda value: value >= 1, "must be 1 or more")
+
+
 def _list_of(allowed: tuple[str, ...] | None) -> Callable[[str], tuple[str, ...]]:
     def convert(text: str) -> tuple[str, ...]:
         names = tuple(name.strip() for name in text.split(","))
@@ -87,8 +91,6 @@ def add_parser(commands: Any) -> None:
         description=_DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    whole = _checked(int, lambda value: value >= 0, "must be 0 or more")
-    positive = _checked(int, lambda value: value >= 1, "must be 1 or more")
     what = parser.add_argument_group("what is measured")
     what.add_argument("--op", choices=OPS, default="all_reduce", help="default all_reduce")
     what.add_argument("--redop", choices=REDOPS, default="sum", help="default sum")
@@ -114,9 +116,9 @@ def add_parser(commands: Any) -> None:
     what.add_argument("--factor", type=factor, default=4, metavar="F", help="default 4")
     _add_libraries(what)
     how = parser.add_argument_group("how")
-    how.add_argument("--ranks", type=positive, metavar="N", help="local processes (default 2)")
+    how.add_argument("--ranks", type=_POSITIVE, metavar="N", help="local processes (default 2)")
     how.add_argument("--transport", choices=TRANSPORTS, default="auto", help="default auto")
-    how.add_argument("--streams", type=whole, default=0, metavar="N", help="TCP streams per pair")
+    how.add_argument("--streams", type=_WHOLE, default=0, metavar="N", help="TCP streams per pair")
     _add_wires(how)
     how.add_argument(
         "--bind",
@@ -126,14 +128,14 @@ def add_parser(commands: Any) -> None:
         "hyper-threads where there are fewer cores, or shares CPUs evenly; none: as the kernel "
         "likes. Of ranks started here",
     )
-    _add_counts(how, positive, whole)
+    _add_counts(how)
     how.add_argument(
         "--in-place",
         action="store_true",
         help="all_reduce into its input, as gloo always does; default: into another array",
     )
-    how.add_argument("--seed", type=whole, default=1, metavar="N", help="of the data; default 1")
-    how.add_argument("--timeout-ms", type=positive, default=120_000, metavar="N", help="per call")
+    how.add_argument("--seed", type=_WHOLE, default=1, metavar="N", help="of the data; default 1")
+    how.add_argument("--timeout-ms", type=_POSITIVE, default=120_000, metavar="N", help="per call")
     _add_cuts(how)
     how.add_argument("--store", metavar="URL", help="where ranks of a launcher meet")
     output = parser.add_argument_group("output")
@@ -143,30 +145,30 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=run)
 
 
-def _add_counts(how: argparse._ArgumentGroup, positive: Any, whole: Any) -> None:
-    how.add_argument("--iters", type=positive, default=20, metavar="N", help="default 20")
+def _add_counts(how: argparse._ArgumentGroup) -> None:
+    how.add_argument("--iters", type=_POSITIVE, default=20, metavar="N", help="default 20")
     how.add_argument(
         "--batch",
-        type=positive,
+        type=_POSITIVE,
         default=1,
         metavar="N",
         help="a time is that of N calls back to back, over N: the rate of calls, where ranks are "
         "early and late in turn; default 1",
     )
-    how.add_argument("--warmup", type=whole, default=3, metavar="N", help="default 3")
+    how.add_argument("--warmup", type=_WHOLE, default=3, metavar="N", help="default 3")
 
 
 def _add_cuts(how: argparse._ArgumentGroup) -> None:
     how.add_argument(
         "--coalesce",
-        type=_checked(int, lambda value: value >= 0, "must be 0 or more"),
+        type=_WHOLE,
         default=0,
         metavar="N",
         help="cut the array into N tensors: one call after another, and all_reduce_coalesced",
     )
     how.add_argument(
         "--in-flight",
-        type=_checked(int, lambda value: value >= 1, "must be 1 or more"),
+        type=_POSITIVE,
         default=1,
         metavar="K",
         help="also as K calls in flight together",

@@ -146,11 +146,12 @@ def _turns(ranks: int, options: PerfOptions) -> int:
     must end before they overflow (2^127, a little of which the data themselves need)."""
     turns = min(_TURNS_MAX, options.iters)
     if options.in_place and options.redop == "sum" and ranks > 1:
-        batches = int(100 / np.log2(ranks)) // options.batch - 1
+        calls = int(100 / np.log2(ranks))
+        batches = calls // options.batch - 1
         if batches < 1:
             raise CommandError(
                 f"--batch {options.batch} is too much in place: values grow by the number of ranks "
-                "in each call, and would overflow"
+                f"in each call, and would overflow; pass --batch {calls // 2} or less"
             )
         turns = max(turns, -(-options.iters // batches))
     return turns
