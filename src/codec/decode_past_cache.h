@@ -12,11 +12,12 @@
 
 namespace tersum {
 
-// Bytes of input and output together from which it pays. Two cores write 256 MiB at 8 GB/s each by
-// ordinary stores, at 21 by streaming ones; 16 MiB, which stay in the cache, at 17 and 20, but are
-// then read back at half the speed. So a sum of 16 MiB into another array gains 1.25 to 1.5 times,
-// and loses nothing when its result is read at once; in place, where the next call reads what this
-// one wrote, it would lose a tenth to a quarter, and one of 8 MiB would, too.
+// Bytes of one rank's input and output together from which it pays where two ranks share a cache.
+// Two cores write 256 MiB at 8 GB/s each by ordinary stores, at 21 by streaming ones; 16 MiB, which
+// stay in the cache, at 17 and 20, but are then read back at half the speed. So a sum of 16 MiB
+// into another array gains 1.25 to 1.5 times, and loses nothing when its result is read at once; in
+// place, where the next call reads what this one wrote, it would lose a tenth to a quarter, and one
+// of 8 MiB would, too.
 inline constexpr size_t kPastCacheBytesMin = size_t{32} << 20;
 
 // The same bits as codec.decode(). `scratch` grows as needed and is kept by the caller.

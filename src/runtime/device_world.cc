@@ -159,7 +159,7 @@ Result<DeviceWorldImpl::Place> DeviceWorldImpl::find_or_make_place(const KeyedCa
   auto member = std::make_shared<Member>(
       progress_, group, static_cast<int>(own - call.group.begin()), std::move(places),
       slice_limits(options_, carrier, call.group.size()), true, topology_of_hosts(hosts));
-  member->host_of = std::move(hosts);
+  member->set_hosts(std::move(hosts));
   member->flatten.set_every(options_.flatten_every);
   member->rounding_seed = mix_digests(options_.rounding_seed, devices_digest(call.group));
   member->devices.assign(call.group.begin(), call.group.end());

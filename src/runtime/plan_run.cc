@@ -84,7 +84,11 @@ bool PlanRun::have_slice(const FlowRange& range, uint32_t slice) const {
 
 bool PlanRun::past_cache() const {
   const size_t count = arrays.input == arrays.output ? 1 : 2;
-  return count * arrays.count * element_bytes(arrays.type) >= kPastCacheBytesMin;
+  const size_t bytes = count * arrays.count * element_bytes(arrays.type);
+  // The arrays of all ranks of a host take its cache's room. Where values are also coded, which
+  // takes as long as the stores, more than two ranks gain nothing by it.
+  const size_t sharers = plan->codec->wire_is_values() ? std::max<size_t>(ranks_of_host, 2) : 2;
+  return bytes * sharers >= 2 * kPastCacheBytesMin;
 }
 
 bool PlanRun::needs(int rank) const {

@@ -87,6 +87,7 @@ class PlanRun {
   const bool of_scales;
   std::shared_ptr<const CompiledPlan> plan;
   PlanArrays arrays;
+  size_t ranks_of_host = 1;  // that share its caches, this one among them
   std::vector<InState> in;
   std::vector<OutState> out;
   std::vector<RoleState> roles;

@@ -58,12 +58,13 @@ def test_payload_stores_are_the_environments_and_change_no_bits(ranks: Any) -> N
     assert int(lines[1][1]) == 0
 
 
-def test_unknown_payload_stores_are_refused(
-    run_group: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_payload_stores_are_refused(ranks: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A process reads them with its first communicator, so that it has to be a new one.
     monkeypatch.setenv("TERSUM_SHM_STORES", "warm")
-    with pytest.raises(tersum.InvalidArgumentError, match="'warm'; set it to auto, cached or"):
-        run_group(2, lambda group: group.barrier())
+    ranks.start(1, "tersum.Communicator(rank, size, store)\n")
+    status, _, error = ranks.finish(0)
+    assert status != 0 and "InvalidArgumentError" in error
+    assert "'warm'; set it to auto, cached or" in error
 
 
 def test_ctrl_c_ends_a_blocking_call_and_the_other_rank_hears_of_it(ranks: Any) -> None:

@@ -1,0 +1,96 @@
+// From what size on results are stored past the cache: all ranks of a host fill the same one.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "codec/codec.h"
+#include "codec/decode_past_cache.h"
+#include "runtime/compiled_plan.h"
+#include "runtime/member.h"
+#include "runtime/plan_run.h"
+#include "support/cluster.h"
+
+namespace tersum::testing {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+static_assert(kPastCacheBytesMin == 32 * kMiB);
+
+// Of a sum of `bytes` of float32 a rank, of which `ranks_of_host` live on one host.
+bool past_cache(const std::string& spec, size_t bytes, size_t ranks_of_host, bool in_place) {
+  const Codec* codec = find_codec(spec, DataType::kFloat32, ReduceOp::kSum).value();
+  PlanRequest request;
+  request.collective = Collective::kAllReduce;
+  request.kind = PlanKind::kTwoStep;
+  request.size = 8;
+  request.count = bytes / sizeof(float);
+  static float input;
+  static float output;
+  PlanRun run(false);
+  run.plan = compile_plan(request, *codec, 0, SliceLimits()).value();
+  run.arrays = {&input, in_place ? &input : &output, request.count, DataType::kFloat32,
+                ReduceOp::kSum};
+  run.ranks_of_host = ranks_of_host;
+  return run.past_cache();
+}
+
+TEST(PastCache, BeginsWhereTheArraysOfAHostHold64MiB) {
+  for (const size_t ranks : {2, 4, 8}) {
+    const size_t least = 64 * kMiB / ranks;
+    EXPECT_TRUE(past_cache("exact", least, ranks, true)) << ranks;
+    EXPECT_FALSE(past_cache("exact", least - 4, ranks, true)) << ranks;
+    EXPECT_TRUE(past_cache("exact", least / 2, ranks, false)) << ranks;
+    EXPECT_FALSE(past_cache("exact", least / 2 - 4, ranks, false)) << ranks;
+  }
+}
+
+TEST(PastCache, OfARankAloneOnItsHostBeginsAsOfTwo) {
+  EXPECT_TRUE(past_cache("exact", 32 * kMiB, 1, true));
+  EXPECT_FALSE(past_cache("exact", 32 * kMiB - 4, 1, true));
+}
+
+TEST(PastCache, OfCodedValuesBeginsAsOfTwoRanks) {
+  EXPECT_TRUE(past_cache("int8/128", 32 * kMiB, 8, true));
+  EXPECT_FALSE(past_cache("int8/128", 32 * kMiB - 4, 8, true));
+}
+
+TEST(PastCache, CountsTheRanksOfItsOwnHost) {
+  Member member(nullptr, 1, 2, std::vector<RankPlace>(5), SliceLimits(), false);
+  EXPECT_EQ(member.ranks_of_host(), 1u);
+  member.set_hosts({0, 1, 0, 0, 2});
+  EXPECT_EQ(member.ranks_of_host(), 3u);
+}
+
+// 17 MiB of four ranks: past the cache, and in the arrays that the peers read.
+TEST(PastCache, SumsInPlaceAreRight) {
+  constexpr int kRanks = 4;
+  constexpr size_t kCount = 17 * kMiB / sizeof(float) + 3;
+  ClusterOptions options;
+  options.kind = ClusterKind::kShm;
+  options.size = kRanks;
+  Cluster cluster(options);
+  std::vector<std::vector<float>> values(kRanks, std::vector<float>(kCount));
+  for (int rank = 0; rank < kRanks; ++rank) {
+    float* const of_rank = values[static_cast<size_t>(rank)].data();
+    for (size_t i = 0; i < kCount; ++i) of_rank[i] = static_cast<float>(i % 1009 + rank);
+  }
+  for (const Status& status : cluster.run([&](int rank, Communicator& group) {
+         float* const own = values[static_cast<size_t>(rank)].data();
+         return group.start_all_reduce(own, own, kCount, DataType::kFloat32, ReduceOp::kSum,
+                                       {"exact", PlanKind::kTwoStep, 0});
+       })) {
+    EXPECT_TRUE(status.ok()) << status.to_string();
+  }
+  for (const std::vector<float>& sums : values) {
+    size_t wrong = 0;
+    for (size_t i = 0; i < kCount; ++i) {
+      wrong += sums[i] == static_cast<float>(i % 1009 * kRanks + 6) ? 0 : 1;
+    }
+    EXPECT_EQ(wrong, 0u);
+  }
+}
+
+}  // namespace
+}  // namespace tersum::testing
