@@ -111,6 +111,9 @@ class Codec {
   [[nodiscard]] virtual bool lossless() const = 0;
   // True when a slice's wire is the bytes of its values, as they lie in memory.
   [[nodiscard]] virtual bool wire_is_values() const { return false; }
+  // True when every value is coded by itself, into wire_bytes(1) bytes: then pieces of a slice may
+  // be encoded, combined and decoded one by one, with the bits of the whole.
+  [[nodiscard]] virtual bool codes_values_alone() const { return false; }
   // Bytes of a slice of `count` values. Additive over slices cut at multiples of block(), but for
   // what some formats have once a slice.
   [[nodiscard]] virtual size_t wire_bytes(size_t count) const = 0;

@@ -20,6 +20,7 @@ class DenseCodec : public Codec {
   [[nodiscard]] const CodecSpec& spec() const override { return spec_; }
   [[nodiscard]] DataType value_type() const override { return format_.type; }
   [[nodiscard]] uint32_t block() const override { return 1; }
+  [[nodiscard]] bool codes_values_alone() const override { return true; }
   [[nodiscard]] size_t wire_bytes(size_t count) const override {
     return dense_wire_bytes(format_, count);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "base/bytes.h"
 #include "base/check.h"
@@ -118,6 +119,7 @@ Status CoalescedCall::start(int64_t default_timeout_ms) {
   TERSUM_RETURN_IF_ERROR(check(tensors_, options_));
   const Result<const Codec*> codec = find_codec(codec_, type_, op_);
   if (!codec.ok()) return codec.status();
+  alone_ = codec.value()->codes_values_alone();
   make_buckets(codec.value()->block());
   checksum_ = make_checksum();
   if (buckets_.size() >= size_t{1} << kBucketBits) {
@@ -196,6 +198,59 @@ void CoalescedCall::unpack(const Bucket& bucket, const std::byte* from) const {
   }
 }
 
+// Whether a call may read and write the bucket's tensors where they are, in an order of its own,
+// and does well to.
+bool CoalescedCall::lies_apart(const Bucket& bucket) const {
+  const size_t value_bytes = element_bytes(type_);
+  if (bucket.values * value_bytes < (bucket.last - bucket.first) * kApartBytes) return false;
+  std::vector<std::pair<uintptr_t, uintptr_t>> ranges;
+  ranges.reserve(2 * size_t{bucket.last - bucket.first});
+  for (uint32_t i = bucket.first; i < bucket.last; ++i) {
+    const TensorRef& tensor = tensors_[order_[i]];
+    const auto in = reinterpret_cast<uintptr_t>(tensor.input);
+    const auto out = reinterpret_cast<uintptr_t>(tensor.output);
+    if (in % value_bytes != 0 || out % value_bytes != 0) return false;
+    ranges.emplace_back(in, in + tensor.count * value_bytes);
+    if (out != in) ranges.emplace_back(out, out + tensor.count * value_bytes);
+  }
+  std::ranges::sort(ranges);
+  // One tensor's output may be another one's input only when all have been read.
+  return std::ranges::adjacent_find(ranges, [](const auto& one, const auto& next) {
+           return next.first < one.second;
+         }) == ranges.end();
+}
+
+void CoalescedCall::list_parts(const Bucket& bucket, std::vector<ArrayPart>& parts) const {
+  parts.clear();
+  parts.reserve(bucket.last - bucket.first);
+  size_t begin = 0;
+  for (uint32_t i = bucket.first; i < bucket.last; ++i) {
+    const TensorRef& tensor = tensors_[order_[i]];
+    parts.push_back({static_cast<const std::byte*>(tensor.input),
+                     static_cast<std::byte*>(tensor.output), begin, begin + tensor.count});
+    begin += tensor.count;
+  }
+}
+
+// Where the bucket's call finds its values: in the tensors if that is possible, else in scratch.
+void CoalescedCall::place_values(const Bucket& bucket, Slot& slot, CallArguments& arguments) {
+  slot.packed = false;
+  slot.parts.clear();
+  const bool lies = bucket.direct || (bucket.values > 0 && lies_packed(bucket));
+  const bool apart = !lies && bucket.values > 0 && alone_ && lies_apart(bucket);
+  if (lies || apart) {
+    arguments.input = tensors_[order_[bucket.first]].input;
+    arguments.output = tensors_[order_[bucket.first]].output;
+    if (apart) list_parts(bucket, slot.parts);
+    arguments.parts = slot.parts;
+    return;
+  }
+  slot.packed = bucket.values > 0;
+  if (!slot.scratch) slot.scratch = scratch_->take();
+  pack(bucket, slot.scratch.get());
+  arguments.input = arguments.output = slot.scratch.get();
+}
+
 // Starts the next bucket, if there is one, in this idle slot.
 void CoalescedCall::launch(Slot& slot) {
   {
@@ -206,15 +261,7 @@ void CoalescedCall::launch(Slot& slot) {
   }
   const Bucket& bucket = buckets_[slot.bucket];
   CallArguments arguments{Collective::kAllReduce, nullptr, nullptr, bucket.values, type_, op_, 0};
-  slot.packed = bucket.values > 0 && !bucket.direct && !lies_packed(bucket);
-  if (!slot.packed && bucket.values > 0) {
-    arguments.input = tensors_[order_[bucket.first]].input;
-    arguments.output = tensors_[order_[bucket.first]].output;
-  } else {
-    if (!slot.scratch) slot.scratch = scratch_->take();
-    pack(bucket, slot.scratch.get());
-    arguments.input = arguments.output = slot.scratch.get();
-  }
+  place_values(bucket, slot, arguments);
   const bool first = slot.bucket == 0;
   arguments.tensors = checksum_;
   arguments.site = site_;

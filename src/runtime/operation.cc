@@ -65,6 +65,7 @@ void Operation::begin(Node& node) {
   call_.clear();
   agreement_.clear();
   call_.arrays = {request_.input, request_.output, request_.count, request_.type, request_.op};
+  call_.arrays.parts = request_.parts;
   call_.ranks_of_host = member_->ranks_of_host();
   sums_ = nullptr;
   const Status poison = member_->current_poison();

@@ -22,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -69,6 +70,9 @@ struct CallRequest {
   int64_t timeout_ms = 0;
   uint64_t call = 0;      // sequence number or key
   uint64_t tensors = 0;   // checksum of what the array is made of; 0: one array
+  // As PlanArrays::parts; lives until the call has ended. Only of a sum of values that are coded
+  // alone, without a site.
+  std::span<const ArrayPart> parts = {};
   size_t channels = 0;    // of a call that is flattened, or teaches them; 0: it is none
   uint64_t site = 0;      // where it is flattened, or learns a clip or levels
   uint64_t clip = 0;      // of a call that learns one, what its kind have in common; 0: it is none
@@ -199,9 +203,17 @@ class Operation final : public WorkImpl {
   void send_slice(Node& node, PlanRun& run, const FlowRange& range, uint32_t slice,
                   const SlotRef& slot, size_t bytes, const std::byte* lent = nullptr);
   void consume(Node& node, PlanRun& run, uint32_t in_flow, uint32_t slice);
-  void combine(const PlanRun& run, const std::byte* own, size_t own_index, size_t count,
-               const CombineFinish& finish, std::byte* wire_out, std::byte* values_out,
-               const SlicePlace& place);
+  // What of the caller's arrays takes part in a combine.
+  struct CombineSides {
+    bool reads_own = false;
+    size_t own_index = 0;
+    bool stores = false;
+  };
+  void combine(const PlanRun& run, const ChunkRole& role, uint32_t slice, const CombineSides& sides,
+               const CombineFinish& finish, std::byte* wire_out);
+  void decode(const PlanRun& run, const ChunkRole& role, uint32_t slice, const std::byte* wire);
+  // The chunk is this rank's to have in the end, and there is an array for it.
+  static bool keeps(const PlanRun& run, const ChunkRole& role);
   [[nodiscard]] SlicePlace place_of(const PlanRun& run, const ChunkRole& role,
                                     uint32_t slice) const;
   // Codec work that began at `begin_ns` (operation_trace.cc).
@@ -243,6 +255,7 @@ class Operation final : public WorkImpl {
   std::vector<InMessage> early_;
   std::string codec_text_;               // what descriptor_.codec views
   std::vector<const std::byte*> wires_;  // scratch of one combine
+  std::vector<SlicePart> parts_;         // of one slice
   std::vector<std::byte> decoded_;       // scratch of what goes past the cache
   StreamedPayload streamed_;             // scratch of what goes past it to a far peer
   bool gathers_ = false;                 // links take much at once

@@ -1,9 +1,7 @@
-// The part of Operation that moves values: slices through encode, combine, decode.
+// The part of Operation that moves slices: which is next, and what it waits for.
 #include <algorithm>
-#include <cstring>
 
 #include "base/check.h"
-#include "codec/decode_past_cache.h"
 #include "codec/shared_sums.h"
 #include "runtime/member.h"
 #include "runtime/node.h"
@@ -26,8 +24,6 @@ constexpr size_t kBacklogBytesMax = 256 * 1024;
 // L2 for long: 1 MiB of exact values takes 268 us so, 351 with the numbers above.
 constexpr int kGatheredPerAdvance = 16;
 constexpr size_t kGatheredBacklogBytesMax = 512 * 1024;
-// Fetching the few lines of less takes no longer than waiting for streamed ones.
-constexpr size_t kStreamedBytesMin = 2048;
 
 }  // namespace
 
@@ -62,15 +58,6 @@ bool Operation::backlogged(const Node& node, const PlanRun& run, const FlowRange
   for (uint32_t i = 0; i < range.count; ++i) {
     const OutFlow& flow = run.plan->out_flows[range.first + i];
     if (node.link_backlog_bytes(*member_, flow.peer) > most) return true;
-  }
-  return false;
-}
-
-// A payload is written once for all that read it: as suits the farthest.
-bool Operation::streams(const PlanRun& run, const FlowRange& range, size_t bytes) const {
-  if (bytes < kStreamedBytesMin) return false;
-  for (uint32_t i = 0; i < range.count; ++i) {
-    if (Node::far(*member_, run.plan->out_flows[range.first + i].peer)) return true;
   }
   return false;
 }
@@ -193,88 +180,6 @@ bool Operation::advance_jobs(Node& node, PlanRun& run) {
   return moved;
 }
 
-SlicePlace Operation::place_of(const PlanRun& run, const ChunkRole& role, uint32_t slice) const {
-  if (run.of_scales) return {};
-  // The state changes only with this call's end.
-  const ChannelFactors* const factors = site_ == nullptr ? nullptr : site_->state.factors();
-  const size_t first = run.plan->slice_begin(role, slice);
-  const uint16_t* const scales = sums_ == nullptr ? nullptr : scales_.data() + scale_index(first);
-  const uint32_t divisor = run.arrays.op == ReduceOp::kAverage ? ranks() : 1;
-  const ClipFactors* const clips = clip_ == nullptr ? nullptr : &clips_;
-  SlicePlace place{first,          factors, request_.rounding, owed_,
-                   request_.added, scales,  divisor,           clips};
-  if (!run.plan->held.empty()) place.held = run.plan->held.data() + role.adds.first;
-  return place;
-}
-
-// Of what wires_ points to.
-void Operation::combine(const PlanRun& run, const std::byte* own, size_t own_index, size_t count,
-                        const CombineFinish& finish, std::byte* wire_out, std::byte* values_out,
-                        const SlicePlace& place) {
-  const Codec& codec = *run.plan->codec;
-  if (run.past_cache()) {
-    combine_past_cache(codec, wires_, own, own_index, count, finish, wire_out, values_out, place,
-                       decoded_);
-  } else {
-    codec.combine(wires_, own, own_index, count, finish, wire_out, values_out, place);
-  }
-}
-
-// Where a slice's payload lies in the caller's arrays, so that the carriers may read it there and
-// nothing needs to be written for them; null where it must be coded.
-const std::byte* Operation::payload_in_place(const PlanRun& run, const ChunkRole& role,
-                                             const FlowRange& outs, uint32_t slice,
-                                             size_t bytes) const {
-  if (!run.plan->codec->wire_is_values() || run.of_scales || bytes < kInPlaceBytesMin)
-    return nullptr;
-  for (uint32_t i = 0; i < outs.count; ++i) {
-    if (!Node::borrows(*member_, run.plan->out_flows[outs.first + i].peer)) return nullptr;
-  }
-  if (role.adds.count == 0 && !role.finishes) {
-    return request_.added.is_any() ? nullptr : run.own_slice(role, slice);
-  }
-  // What is written past the caches would have to be fetched again.
-  return role.finishes && !run.past_cache() ? run.output_slice(role, slice) : nullptr;
-}
-
-// This rank's contribution to a slice, as the payload of a message to `outs`.
-void Operation::encode(const PlanRun& run, const ChunkRole& role, const FlowRange& outs,
-                       uint32_t slice, std::span<std::byte> payload) {
-  const Codec& codec = *run.plan->codec;
-  const std::byte* const own = run.own_slice(role, slice);
-  const size_t count = run.plan->slice_count(role, slice);
-  if (!streams(run, outs, payload.size())) {
-    codec.encode(own, count, payload.data(), place_of(run, role, slice));
-    return;
-  }
-  streamed_.encode(codec, own, count, payload, place_of(run, role, slice));
-  bytes_streamed_ += payload.size();
-}
-
-// What has arrived of a slice and this rank's contribution: to the output where that is finished,
-// and to the payload of a message to `outs`, which is empty if there is none.
-void Operation::add_up(PlanRun& run, const ChunkRole& role, const FlowRange& outs, uint32_t slice,
-                       std::span<std::byte> payload) {
-  wires_.clear();
-  for (uint32_t i = 0; i < role.adds.count; ++i) {
-    wires_.push_back(run.inbox(role.adds.first + i, slice).payload.data());
-  }
-  const bool divides = role.finishes && run.arrays.op == ReduceOp::kAverage;
-  const CombineFinish end{run.arrays.op, divides ? ranks() : 1,
-                          role.finishes ? run.plan->gathered_ranks : 1U};
-  const bool past_caches = streams(run, outs, payload.size());
-  std::byte* const wire = past_caches ? streamed_.room(payload.size()) : payload.data();
-  const size_t count = run.plan->slice_count(role, slice);
-  combine(run, run.own_slice(role, slice), role.own_index, count, end, wire,
-          role.finishes ? run.output_slice(role, slice) : nullptr, place_of(run, role, slice));
-  if (role.finishes && wire != nullptr) {
-    read_gathered(run, wire, count, place_of(run, role, slice));
-  }
-  if (!past_caches) return;
-  streamed_.write(payload);
-  bytes_streamed_ += payload.size();
-}
-
 bool Operation::produce_slice(Node& node, PlanRun& run, uint32_t role_index) {
   const ChunkRole& role = run.plan->roles[role_index];
   RoleState& state = run.roles[role_index];
@@ -360,8 +265,7 @@ bool Operation::combine_replicated(Node& node, PlanRun& run, uint32_t role_index
   const size_t count = run.plan->slice_count(role, slice);
   const int64_t begin_ns = trace_start(node.trace());
   read_replicated(run, count, end, place_of(run, role, slice));
-  combine(run, nullptr, 0, count, end, nullptr, run.output_slice(role, slice),
-          place_of(run, role, slice));
+  combine(run, role, slice, {false, 0, true}, end, nullptr);
   if (TraceRecorder* trace = node.trace()) {
     trace_slice(*trace, TraceKind::kCombine, begin_ns, run, role, slice,
                 run.plan->codec->wire_bytes(count));
@@ -371,17 +275,6 @@ bool Operation::combine_replicated(Node& node, PlanRun& run, uint32_t role_index
   ++state.produced;
   run.refresh_role(role_index);
   return true;
-}
-
-// What arrived in a peer's shared memory, for a message to `outs`.
-void Operation::copy_payload(const PlanRun& run, const FlowRange& outs, std::byte* payload,
-                             std::span<const std::byte> arrived) {
-  if (!streams(run, outs, arrived.size())) {
-    std::memcpy(payload, arrived.data(), arrived.size());
-    return;
-  }
-  stream_payload(payload, arrived);
-  bytes_streamed_ += arrived.size();
 }
 
 bool Operation::store_slice(Node& node, PlanRun& run, uint32_t role_index) {
@@ -410,14 +303,10 @@ bool Operation::store_slice(Node& node, PlanRun& run, uint32_t role_index) {
     send_slice(node, run, role.forwards, slice, slot, bytes);
   }
   const std::byte* const wire = message.payload.data();
-  std::byte* const out = run.output_slice(role, slice);
-  if (out != nullptr && wire != out) {  // else it has landed there
+  // What landed in the output is there already.
+  if (keeps(run, role) && wire != run.output_slice(role, slice)) {
     const int64_t begin_ns = trace_start(node.trace());
-    if (run.past_cache()) {
-      decode_past_cache(codec, wire, count, out, place_of(run, role, slice), decoded_);
-    } else {
-      codec.decode(wire, count, out, place_of(run, role, slice));
-    }
+    decode(run, role, slice, wire);
     if (TraceRecorder* trace = node.trace()) {
       trace_slice(*trace, TraceKind::kDecode, begin_ns, run, role, slice, bytes);
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "codec/decode_past_cache.h"
 
 namespace tersum {
@@ -65,13 +66,53 @@ bool PlanRun::holds(size_t begin, size_t end) const {
 
 const std::byte* PlanRun::own_slice(const ChunkRole& role, uint32_t slice) const {
   const size_t begin = role.input_begin + slice * plan->slice_values;
-  return static_cast<const std::byte*>(arrays.input) + begin * element_bytes(arrays.type);
+  const size_t value_bytes = element_bytes(arrays.type);
+  if (arrays.parts.empty()) {
+    return static_cast<const std::byte*>(arrays.input) + begin * value_bytes;
+  }
+  const ArrayPart* const part = part_of(role, slice);
+  const bool whole = begin + plan->slice_count(role, slice) <= part->end;
+  return whole ? part->input + (begin - part->begin) * value_bytes : nullptr;
 }
 
 std::byte* PlanRun::output_slice(const ChunkRole& role, uint32_t slice) const {
   if (!role.keeps || arrays.output == nullptr) return nullptr;
   const size_t begin = role.output_begin + slice * plan->slice_values;
-  return static_cast<std::byte*>(arrays.output) + begin * element_bytes(arrays.type);
+  const size_t value_bytes = element_bytes(arrays.type);
+  if (arrays.parts.empty()) return static_cast<std::byte*>(arrays.output) + begin * value_bytes;
+  const ArrayPart* const part = part_of(role, slice);
+  const bool whole = begin + plan->slice_count(role, slice) <= part->end;
+  return whole ? part->output + (begin - part->begin) * value_bytes : nullptr;
+}
+
+const ArrayPart* PlanRun::part_of(const ChunkRole& role, uint32_t slice) const {
+  // Only sums of whole arrays come in parts: input and output are numbered alike.
+  TERSUM_CHECK(role.input_begin == role.output_begin);
+  const size_t begin = role.input_begin + slice * plan->slice_values;
+  const auto behind = std::ranges::upper_bound(arrays.parts, begin, {}, &ArrayPart::begin);
+  TERSUM_CHECK(behind != arrays.parts.begin());
+  return &*(behind - 1);
+}
+
+void PlanRun::list_parts(const ChunkRole& role, uint32_t slice,
+                         std::vector<SlicePart>& pieces) const {
+  const size_t count = plan->slice_count(role, slice);
+  pieces.clear();
+  if (arrays.parts.empty()) {
+    const std::byte* const input = arrays.input == nullptr ? nullptr : own_slice(role, slice);
+    pieces.push_back({input, output_slice(role, slice), 0, count});
+    return;
+  }
+  const size_t value_bytes = element_bytes(arrays.type);
+  const size_t begin = role.input_begin + slice * plan->slice_values;
+  const ArrayPart* part = part_of(role, slice);
+  for (size_t first = 0; first < count; ++part) {
+    const size_t skipped = begin + first - part->begin;
+    const size_t here = std::min(count - first, part->end - begin - first);
+    std::byte* const output = role.keeps ? part->output + skipped * value_bytes : nullptr;
+    pieces.push_back({part->input + skipped * value_bytes, output, first, here});
+    first += here;
+  }
 }
 
 bool PlanRun::have_slice(const FlowRange& range, uint32_t slice) const {

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "runtime/compiled_plan.h"
@@ -19,6 +20,22 @@
 
 namespace tersum {
 
+// A piece of an array that lies in memory by itself, in input and output alike.
+struct ArrayPart {
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  size_t begin = 0;  // its first value, as a number in the array
+  size_t end = 0;
+};
+
+// A piece of one slice: `count` values from number `first` of it on.
+struct SlicePart {
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;  // null for what is only passed on
+  size_t first = 0;
+  size_t count = 0;
+};
+
 // The arrays that a plan works on: the caller's, or those of the scales.
 struct PlanArrays {
   const void* input = nullptr;
@@ -26,6 +43,8 @@ struct PlanArrays {
   size_t count = 0;
   DataType type = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
+  // Not empty: where input and output lie, all of it in order, instead of the above. Borrowed.
+  std::span<const ArrayPart> parts = {};
 };
 
 struct InState {
@@ -64,9 +83,12 @@ class PlanRun {
   // Values begin..end of the output are what they will be.
   [[nodiscard]] bool holds(size_t begin, size_t end) const;
 
+  // Where a slice lies in one piece; null where it lies in several.
   [[nodiscard]] const std::byte* own_slice(const ChunkRole& role, uint32_t slice) const;
-  // Null for a chunk that is only passed on, and for a sender that keeps what it has.
+  // Null also for a chunk that is only passed on, and for a sender that keeps what it has.
   [[nodiscard]] std::byte* output_slice(const ChunkRole& role, uint32_t slice) const;
+  // The pieces in which a slice lies, in order, in place of what `pieces` held.
+  void list_parts(const ChunkRole& role, uint32_t slice, std::vector<SlicePart>& pieces) const;
   // Every flow of `range` has brought it.
   [[nodiscard]] bool have_slice(const FlowRange& range, uint32_t slice) const;
   // What is stored does better not to take the cache's room.
@@ -95,6 +117,8 @@ class PlanRun {
 
  private:
   [[nodiscard]] uint32_t first_leaf() const;
+  // The part that holds a slice's first value.
+  [[nodiscard]] const ArrayPart* part_of(const ChunkRole& role, uint32_t slice) const;
   [[nodiscard]] size_t inbox_index(uint32_t in_flow, uint32_t slice) const {
     return static_cast<size_t>(in_flow) * plan->window + slice % plan->window;
   }

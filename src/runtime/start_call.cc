@@ -296,6 +296,7 @@ Result<std::shared_ptr<Operation>> start_call(const std::shared_ptr<Member>& mem
   request.root = arguments.root;
   TERSUM_RETURN_IF_ERROR(check_links(*member, request));
   request.tensors = arguments.tensors;
+  request.parts = arguments.parts;
   name_sites(*member, arguments, options, request);
   if (options.residual != nullptr || options.bias != nullptr) {
     request.added = {options.residual, options.bias, std::max<size_t>(options.bias_count, 1)};

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "runtime/member.h"
 #include "runtime/operation.h"
@@ -29,6 +30,7 @@ struct CallArguments {
   bool keeps_data = false;  // the root of a broadcast does not take part in its result
   // Its sum teaches the site's channels whatever its codec: a later call there may flatten.
   bool teaches = false;
+  std::span<const ArrayPart> parts = {};  // as in CallRequest
 };
 
 // Whether channels can be learned from the call's result: a sum of a whole array on every rank,

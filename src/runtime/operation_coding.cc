@@ -1,0 +1,170 @@
+// The part of Operation that moves values: slices through encode, combine and decode, piece by
+// piece where they lie in several.
+#include <cstring>
+#include <utility>
+
+#include "codec/decode_past_cache.h"
+#include "codec/shared_sums.h"
+#include "runtime/member.h"
+#include "runtime/node.h"
+#include "runtime/operation.h"
+
+namespace tersum {
+namespace {
+
+// Fetching the few lines of less takes no longer than waiting for streamed ones.
+constexpr size_t kStreamedBytesMin = 2048;
+
+SlicePlace behind(SlicePlace place, size_t values) {
+  place.first += values;
+  return place;
+}
+
+// Where a piece lies in a slice's payload. Formats with bytes for no values have no pieces.
+size_t offset_of(const Codec& codec, const SlicePart& part) {
+  return part.first == 0 ? 0 : codec.wire_bytes(part.first);
+}
+
+}  // namespace
+
+// A payload is written once for all that read it: as suits the farthest.
+bool Operation::streams(const PlanRun& run, const FlowRange& range, size_t bytes) const {
+  if (bytes < kStreamedBytesMin) return false;
+  for (uint32_t i = 0; i < range.count; ++i) {
+    if (Node::far(*member_, run.plan->out_flows[range.first + i].peer)) return true;
+  }
+  return false;
+}
+
+bool Operation::keeps(const PlanRun& run, const ChunkRole& role) {
+  return role.keeps && run.arrays.output != nullptr;
+}
+
+SlicePlace Operation::place_of(const PlanRun& run, const ChunkRole& role, uint32_t slice) const {
+  if (run.of_scales) return {};
+  // The state changes only with this call's end.
+  const ChannelFactors* const factors = site_ == nullptr ? nullptr : site_->state.factors();
+  const size_t first = run.plan->slice_begin(role, slice);
+  const uint16_t* const scales = sums_ == nullptr ? nullptr : scales_.data() + scale_index(first);
+  const uint32_t divisor = run.arrays.op == ReduceOp::kAverage ? ranks() : 1;
+  const ClipFactors* const clips = clip_ == nullptr ? nullptr : &clips_;
+  SlicePlace place{first,          factors, request_.rounding, owed_,
+                   request_.added, scales,  divisor,           clips};
+  if (!run.plan->held.empty()) place.held = run.plan->held.data() + role.adds.first;
+  return place;
+}
+
+// Where a slice's payload lies in the caller's arrays, so that the carriers may read it there and
+// nothing needs to be written for them; null where it must be coded.
+const std::byte* Operation::payload_in_place(const PlanRun& run, const ChunkRole& role,
+                                             const FlowRange& outs, uint32_t slice,
+                                             size_t bytes) const {
+  if (!run.plan->codec->wire_is_values() || run.of_scales || bytes < kInPlaceBytesMin)
+    return nullptr;
+  for (uint32_t i = 0; i < outs.count; ++i) {
+    if (!Node::borrows(*member_, run.plan->out_flows[outs.first + i].peer)) return nullptr;
+  }
+  if (role.adds.count == 0 && !role.finishes) {
+    return request_.added.is_any() ? nullptr : run.own_slice(role, slice);
+  }
+  // What is written past the caches would have to be fetched again.
+  return role.finishes && !run.past_cache() ? run.output_slice(role, slice) : nullptr;
+}
+
+// This rank's contribution to a slice, as the payload of a message to `outs`.
+void Operation::encode(const PlanRun& run, const ChunkRole& role, const FlowRange& outs,
+                       uint32_t slice, std::span<std::byte> payload) {
+  const Codec& codec = *run.plan->codec;
+  const SlicePlace place = place_of(run, role, slice);
+  const bool past_caches = streams(run, outs, payload.size());
+  run.list_parts(role, slice, parts_);
+  if (past_caches && parts_.size() == 1) {
+    streamed_.encode(codec, parts_.front().input, parts_.front().count, payload, place);
+  } else {
+    std::byte* const wire = past_caches ? streamed_.room(payload.size()) : payload.data();
+    for (const SlicePart& part : parts_) {
+      codec.encode(part.input, part.count, wire + offset_of(codec, part),
+                   behind(place, part.first));
+    }
+    if (past_caches) streamed_.write(payload);
+  }
+  if (past_caches) bytes_streamed_ += payload.size();
+}
+
+// What has arrived of a slice and this rank's contribution: to the output where that is finished,
+// and to the payload of a message to `outs`, which is empty if there is none.
+void Operation::add_up(PlanRun& run, const ChunkRole& role, const FlowRange& outs, uint32_t slice,
+                       std::span<std::byte> payload) {
+  wires_.clear();
+  for (uint32_t i = 0; i < role.adds.count; ++i) {
+    wires_.push_back(run.inbox(role.adds.first + i, slice).payload.data());
+  }
+  const bool divides = role.finishes && run.arrays.op == ReduceOp::kAverage;
+  const CombineFinish end{run.arrays.op, divides ? ranks() : 1,
+                          role.finishes ? run.plan->gathered_ranks : 1U};
+  const bool past_caches = streams(run, outs, payload.size());
+  std::byte* const wire = past_caches ? streamed_.room(payload.size()) : payload.data();
+  combine(run, role, slice, {true, role.own_index, role.finishes}, end, wire);
+  if (role.finishes && wire != nullptr) {
+    read_gathered(run, wire, run.plan->slice_count(role, slice), place_of(run, role, slice));
+  }
+  if (!past_caches) return;
+  streamed_.write(payload);
+  bytes_streamed_ += payload.size();
+}
+
+// Of what wires_ points to, which moves on with the pieces.
+void Operation::combine(const PlanRun& run, const ChunkRole& role, uint32_t slice,
+                        const CombineSides& sides, const CombineFinish& finish,
+                        std::byte* wire_out) {
+  const Codec& codec = *run.plan->codec;
+  const SlicePlace place = place_of(run, role, slice);
+  const bool past_cache = run.past_cache();
+  size_t passed = 0;  // bytes of every wire
+  run.list_parts(role, slice, parts_);
+  for (const SlicePart& part : parts_) {
+    const size_t more = offset_of(codec, part) - std::exchange(passed, offset_of(codec, part));
+    for (const std::byte*& wire : wires_) wire += more;
+    const std::byte* const own = sides.reads_own ? part.input : nullptr;
+    std::byte* const values_out = sides.stores ? part.output : nullptr;
+    std::byte* const wire = wire_out == nullptr ? nullptr : wire_out + passed;
+    const SlicePlace here = behind(place, part.first);
+    if (past_cache) {
+      combine_past_cache(codec, wires_, own, sides.own_index, part.count, finish, wire, values_out,
+                         here, decoded_);
+    } else {
+      codec.combine(wires_, own, sides.own_index, part.count, finish, wire, values_out, here);
+    }
+  }
+}
+
+// A slice of the results, to the output.
+void Operation::decode(const PlanRun& run, const ChunkRole& role, uint32_t slice,
+                       const std::byte* wire) {
+  const Codec& codec = run.plan->codec_of(FlowPhase::kGather);
+  const SlicePlace place = place_of(run, role, slice);
+  const bool past_cache = run.past_cache();
+  run.list_parts(role, slice, parts_);
+  for (const SlicePart& part : parts_) {
+    const std::byte* const from = wire + offset_of(codec, part);
+    const SlicePlace here = behind(place, part.first);
+    if (past_cache) {
+      decode_past_cache(codec, from, part.count, part.output, here, decoded_);
+    } else {
+      codec.decode(from, part.count, part.output, here);
+    }
+  }
+}
+
+// What arrived in a peer's shared memory, for a message to `outs`.
+void Operation::copy_payload(const PlanRun& run, const FlowRange& outs, std::byte* payload,
+                             std::span<const std::byte> arrived) {
+  if (!streams(run, outs, arrived.size())) {
+    std::memcpy(payload, arrived.data(), arrived.size());
+    return;
+  }
+  stream_payload(payload, arrived);
+  bytes_streamed_ += arrived.size();
+}
+
+}  // namespace tersum
