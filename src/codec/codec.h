@@ -112,7 +112,8 @@ class Codec {
   // True when a slice's wire is the bytes of its values, as they lie in memory.
   [[nodiscard]] virtual bool wire_is_values() const { return false; }
   // True when every value is coded by itself, into wire_bytes(1) bytes: then pieces of a slice may
-  // be encoded, combined and decoded one by one, with the bits of the whole.
+  // be encoded, combined and decoded one by one, with the bits of the whole. block() is 1, and
+  // sums travel as contributions do.
   [[nodiscard]] virtual bool codes_values_alone() const { return false; }
   // Bytes of a slice of `count` values. Additive over slices cut at multiples of block(), but for
   // what some formats have once a slice.

@@ -214,13 +214,15 @@ bool CoalescedCall::lies_apart(const Bucket& bucket) const {
     if (out != in) ranges.emplace_back(out, out + tensor.count * value_bytes);
   }
   std::ranges::sort(ranges);
-  // One tensor's output may be another one's input only when all have been read.
+  // One tensor's output may be another one's input only when all have been read. (That two inputs
+  // are one array would do no harm; it is too rare to be told apart.)
   return std::ranges::adjacent_find(ranges, [](const auto& one, const auto& next) {
            return next.first < one.second;
          }) == ranges.end();
 }
 
 void CoalescedCall::list_parts(const Bucket& bucket, std::vector<ArrayPart>& parts) const {
+  TERSUM_CHECK(block_ == 1);
   parts.clear();
   parts.reserve(bucket.last - bucket.first);
   size_t begin = 0;

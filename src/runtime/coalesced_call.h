@@ -1,13 +1,13 @@
-// CoalescedCall: many tensors reduced as one: packed into buckets, several of them in flight.
+// CoalescedCall: many tensors reduced as one: in buckets, several of them in flight.
 //
-// Small tensors are copied one behind another into pooled buckets of kBucketBytes, each beginning
-// at a block of the codec so that none shares a scale with its neighbour. Large ones travel as
-// calls of their own, uncopied, and so does a bucket whose tensors lie in memory as they would in
-// it. Of formats that code every value alone, tensors that are not tiny are read and written where
-// they are. All that is each rank's own affair: what travels is the same. The first bucket is an
-// ordinary call of the communicator and thereby matched by order; its descriptor carries a checksum
-// of all lengths, so ranks whose lists differ hear of it there. The others run in the lane of all
-// ranks under keys made from its number.
+// Small tensors follow one another in buckets of kBucketBytes, each beginning at a block of the
+// codec so that none shares a scale with its neighbour. Large ones travel as calls of their own. A
+// bucket's values are copied into pooled scratch and out of it, unless its tensors lie in memory as
+// they would there, or the format codes every value alone and they are not tiny: then they are read
+// and written where they are. That is each rank's own affair: what travels is the same. The first
+// bucket is an ordinary call of the communicator and thereby matched by order; its descriptor
+// carries a checksum of all lengths, so ranks whose lists differ hear of it there. The others run
+// in the lane of all ranks under keys made from its number.
 //
 // Thread safety: WorkImpl's part from any thread; buckets end on the progress role's thread, which
 // unpacks them and starts the next. Invariants: outputs are written between start() and the end. At
@@ -108,7 +108,8 @@ class CoalescedCall final : public WorkImpl, public std::enable_shared_from_this
   std::vector<Bucket> buckets_;
   uint64_t checksum_ = 0;  // of all lengths
 
-  std::mutex mutex_;  // all below, but for the scratch of a slot that is in flight
+  // All below, but for the scratch and the parts of a slot, which are its bucket's.
+  std::mutex mutex_;
   std::array<Slot, kInFlight> slots_;
   size_t next_ = 0;
   bool started_ = false;  // the caller's thread is through with launching

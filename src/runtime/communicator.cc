@@ -269,7 +269,8 @@ Result<Communicator> CommunicatorImpl::split(int color, int key) {
   const SliceLimits limits = slice_limits(options_, carrier_of(carriers), old_ranks.size());
   auto member = std::make_shared<Member>(progress_, group, new_rank, std::move(places), limits,
                                          false, topology_of_hosts(hosts));
-  member->set_hosts(std::move(hosts));
+  member->host_of = std::move(hosts);
+  member->ranks_of_host = ranks_together(carriers, new_rank);
   member->carriers = std::move(carriers);
   member->flatten.set_every(options_.flatten_every);
   member->rounding_seed = derive_group_id(member_->rounding_seed, split_number, color);
@@ -311,7 +312,8 @@ Result<Communicator> create_on(const std::shared_ptr<Progress>& progress, int ra
   const SliceLimits limits = slice_limits(options, carrier_of(meeting.carriers), places.size());
   auto member = std::make_shared<Member>(progress, meeting.group, rank, std::move(places), limits,
                                          false, std::move(wires));
-  member->set_hosts(std::move(hosts));
+  member->host_of = std::move(hosts);
+  member->ranks_of_host = ranks_together(meeting.carriers, rank);
   member->carriers = meeting.carriers;
   member->flatten.set_every(options.flatten_every);
   member->rounding_seed = options.rounding_seed;

@@ -155,11 +155,13 @@ Result<DeviceWorldImpl::Place> DeviceWorldImpl::find_or_make_place(const KeyedCa
     processes.push_back(process->second);
   }
   std::vector<int> hosts = hosts_of_part(meeting_.host_of, processes);
-  const GroupCarrier carrier = carrier_of(carriers_of_part(meeting_.carriers, processes));
+  const std::vector<RankCarrier> carriers = carriers_of_part(meeting_.carriers, processes);
   auto member = std::make_shared<Member>(
       progress_, group, static_cast<int>(own - call.group.begin()), std::move(places),
-      slice_limits(options_, carrier, call.group.size()), true, topology_of_hosts(hosts));
-  member->set_hosts(std::move(hosts));
+      slice_limits(options_, carrier_of(carriers), call.group.size()), true,
+      topology_of_hosts(hosts));
+  member->host_of = std::move(hosts);
+  member->ranks_of_host = ranks_together(carriers, member->rank);
   member->flatten.set_every(options_.flatten_every);
   member->rounding_seed = mix_digests(options_.rounding_seed, devices_digest(call.group));
   member->devices.assign(call.group.begin(), call.group.end());

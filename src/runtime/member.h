@@ -5,7 +5,6 @@
 // the node's inbox. `poison` is set once, to the first cause, and never cleared.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -14,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
 #include "runtime/feedback_sites.h"
 #include "runtime/flatten_sites.h"
 #include "runtime/group_routes.h"
@@ -62,17 +60,6 @@ class Member {
         places(std::move(rank_places)) {}
 
   [[nodiscard]] int size() const { return static_cast<int>(places.size()); }
-  // Before the first call, and of a lane never: it has its parent's.
-  void set_hosts(std::vector<int> hosts) {
-    TERSUM_CHECK(hosts.size() == places.size());
-    host_of = std::move(hosts);
-    const int own = host_of[static_cast<size_t>(rank)];
-    ranks_of_host_ = static_cast<size_t>(std::ranges::count(host_of, own));
-  }
-  // Those of the communicator that share this one's caches, with it.
-  [[nodiscard]] size_t ranks_of_host() const {
-    return parent != nullptr ? parent->ranks_of_host_ : ranks_of_host_;
-  }
   [[nodiscard]] bool is_neighbour(int other) const { return routes.next_to(other) == other; }
   // What a rank of this group is called in messages: in a lane, by the communicator's number.
   [[nodiscard]] int shown_rank(int other) const {
@@ -108,8 +95,10 @@ class Member {
   const GroupRoutes routes;
   std::vector<RankPlace> places;
   std::vector<int64_t> devices;       // global device ids by rank; empty for ordinary groups
-  std::vector<int> host_of;           // by rank; set_hosts(), empty in a lane
+  std::vector<int> host_of;           // by rank; set before the first call, empty in a lane
   std::vector<RankCarrier> carriers;  // by rank, of what split may divide; else empty
+  // Of the communicator, where this one lives, it among them, whatever a topology says of hosts.
+  size_t ranks_of_host = 1;
   // Lanes (lanes.h): the communicator's member, and the communicator's number of each rank.
   std::shared_ptr<Member> parent;
   std::vector<int> parent_ranks;
@@ -140,9 +129,6 @@ class Member {
   Status refusal;       // what they get instead, once closed
   CommunicatorStats stats;
   std::vector<std::shared_ptr<Operation>> pool;
-
- private:
-  size_t ranks_of_host_ = 1;
 };
 
 }  // namespace tersum

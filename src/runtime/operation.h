@@ -68,8 +68,8 @@ struct CallRequest {
   int root = 0;
   int64_t start_ns = 0;
   int64_t timeout_ms = 0;
-  uint64_t call = 0;      // sequence number or key
-  uint64_t tensors = 0;   // checksum of what the array is made of; 0: one array
+  uint64_t call = 0;     // sequence number or key
+  uint64_t tensors = 0;  // checksum of what the array is made of; 0: one array
   // As PlanArrays::parts; lives until the call has ended. Only of a sum of values that are coded
   // alone, without a site.
   std::span<const ArrayPart> parts = {};
@@ -213,7 +213,7 @@ class Operation final : public WorkImpl {
                const CombineFinish& finish, std::byte* wire_out);
   void decode(const PlanRun& run, const ChunkRole& role, uint32_t slice, const std::byte* wire);
   // The chunk is this rank's to have in the end, and there is an array for it.
-  static bool keeps(const PlanRun& run, const ChunkRole& role);
+  [[nodiscard]] static bool keeps(const PlanRun& run, const ChunkRole& role);
   [[nodiscard]] SlicePlace place_of(const PlanRun& run, const ChunkRole& role,
                                     uint32_t slice) const;
   // Codec work that began at `begin_ns` (operation_trace.cc).

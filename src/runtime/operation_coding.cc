@@ -67,8 +67,10 @@ const std::byte* Operation::payload_in_place(const PlanRun& run, const ChunkRole
   if (role.adds.count == 0 && !role.finishes) {
     return request_.added.is_any() ? nullptr : run.own_slice(role, slice);
   }
-  // What is written past the caches would have to be fetched again.
-  return role.finishes && !run.past_cache() ? run.output_slice(role, slice) : nullptr;
+  // What is written past the caches would have to be fetched again. In place nothing is: its lines
+  // have been read.
+  const bool leaves_cache = run.past_cache() && run.arrays.input != run.arrays.output;
+  return role.finishes && !leaves_cache ? run.output_slice(role, slice) : nullptr;
 }
 
 // This rank's contribution to a slice, as the payload of a message to `outs`.

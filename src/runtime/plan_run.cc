@@ -99,7 +99,8 @@ void PlanRun::list_parts(const ChunkRole& role, uint32_t slice,
   const size_t count = plan->slice_count(role, slice);
   pieces.clear();
   if (arrays.parts.empty()) {
-    const std::byte* const input = arrays.input == nullptr ? nullptr : own_slice(role, slice);
+    const bool reads = role.produces && arrays.input != nullptr;
+    const std::byte* const input = reads ? own_slice(role, slice) : nullptr;
     pieces.push_back({input, output_slice(role, slice), 0, count});
     return;
   }
@@ -126,9 +127,11 @@ bool PlanRun::have_slice(const FlowRange& range, uint32_t slice) const {
 bool PlanRun::past_cache() const {
   const size_t count = arrays.input == arrays.output ? 1 : 2;
   const size_t bytes = count * arrays.count * element_bytes(arrays.type);
-  // The arrays of all ranks of a host take its cache's room. Where values are also coded, which
-  // takes as long as the stores, more than two ranks gain nothing by it.
-  const size_t sharers = plan->codec->wire_is_values() ? std::max<size_t>(ranks_of_host, 2) : 2;
+  // The arrays of all ranks of a host take its caches' room; more than eight were not measured, and
+  // do not share one. Where values are also coded, which takes as long as the stores, more than two
+  // gain nothing by it.
+  const size_t exact_sharers = std::clamp<size_t>(ranks_of_host, 2, 8);
+  const size_t sharers = plan->codec->wire_is_values() ? exact_sharers : 2;
   return bytes * sharers >= 2 * kPastCacheBytesMin;
 }
 

@@ -109,7 +109,8 @@ class PlanRun {
   const bool of_scales;
   std::shared_ptr<const CompiledPlan> plan;
   PlanArrays arrays;
-  size_t ranks_of_host = 1;  // that share its caches, this one among them
+  // Of a sum, how many ranks work on it on this host, this one among them.
+  size_t ranks_of_host = 1;
   std::vector<InState> in;
   std::vector<OutState> out;
   std::vector<RoleState> roles;

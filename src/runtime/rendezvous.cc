@@ -190,6 +190,11 @@ GroupCarrier carrier_of(std::span<const RankCarrier> members) {
   return over_tcp ? GroupCarrier::kLoopback : GroupCarrier::kMemory;
 }
 
+size_t ranks_together(std::span<const RankCarrier> members, int rank) {
+  const int host = members[static_cast<size_t>(rank)].host;
+  return static_cast<size_t>(std::ranges::count(members, host, &RankCarrier::host));
+}
+
 std::vector<RankCarrier> carriers_of_part(std::span<const RankCarrier> all,
                                           std::span<const int> ranks) {
   std::vector<RankCarrier> part;

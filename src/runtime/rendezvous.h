@@ -38,6 +38,9 @@ enum class GroupCarrier : uint8_t { kWires, kLoopback, kMemory };
 // Of a group, or of a part of one.
 GroupCarrier carrier_of(std::span<const RankCarrier> members);
 
+// How many of a group live on the host of member `rank`, it among them.
+size_t ranks_together(std::span<const RankCarrier> members, int rank);
+
 struct Meeting {
   uint64_t group = 0;
   GroupToken token{};

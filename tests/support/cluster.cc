@@ -147,6 +147,7 @@ void Cluster::meet_by_stepping() {
                                            std::move(topology));
     for (const int host : hosts) member->carriers.push_back({host});
     member->host_of = std::move(hosts);
+    member->ranks_of_host = ranks_together(member->carriers, rank);
     process->node().register_member(member);
     at(rank) = Communicator(std::make_shared<CommunicatorImpl>(process, member, options, false));
   }

@@ -8,8 +8,8 @@
 #include "codec/codec.h"
 #include "codec/decode_past_cache.h"
 #include "runtime/compiled_plan.h"
-#include "runtime/member.h"
 #include "runtime/plan_run.h"
+#include "runtime/rendezvous.h"
 #include "support/cluster.h"
 
 namespace tersum::testing {
@@ -56,14 +56,20 @@ TEST(PastCache, OfCodedValuesBeginsAsOfTwoRanks) {
   EXPECT_FALSE(past_cache("int8/128", 32 * kMiB - 4, 8, true));
 }
 
-TEST(PastCache, CountsTheRanksOfItsOwnHost) {
-  Member member(nullptr, 1, 2, std::vector<RankPlace>(5), SliceLimits(), false);
-  EXPECT_EQ(member.ranks_of_host(), 1u);
-  member.set_hosts({0, 1, 0, 0, 2});
-  EXPECT_EQ(member.ranks_of_host(), 3u);
+// Of more than eight, as of eight.
+TEST(PastCache, BeginsNoSoonerForMoreRanksThanWereMeasured) {
+  EXPECT_TRUE(past_cache("exact", 8 * kMiB, 100, true));
+  EXPECT_FALSE(past_cache("exact", 8 * kMiB - 4, 100, true));
 }
 
-// 17 MiB of four ranks: past the cache, and in the arrays that the peers read.
+TEST(PastCache, CountsTheRanksOfItsOwnHost) {
+  std::vector<RankCarrier> members(5);
+  members[1].host = members[4].host = 1;
+  EXPECT_EQ(ranks_together(members, 2), 3u);
+  EXPECT_EQ(ranks_together(members, 4), 2u);
+}
+
+// 17 MiB of four ranks: past the cache, by way of what peers have written.
 TEST(PastCache, SumsInPlaceAreRight) {
   constexpr int kRanks = 4;
   constexpr size_t kCount = 17 * kMiB / sizeof(float) + 3;
