@@ -107,7 +107,7 @@ std::vector<Case> every_type() {
   return cases;
 }
 
-std::vector<Case> every_plan(std::vector<PlanKind> plans) {
+std::vector<Case> every_plan(const std::vector<PlanKind>& plans) {
   std::vector<Case> cases;
   for (const PlanKind plan : plans) {
     for (const char* const codec : {"exact", "bf16"}) {
@@ -174,6 +174,7 @@ float sum_of_a_late_change(size_t length) {
   std::vector<Work> works;
   for (auto& tensors : data) {
     std::vector<TensorRef> refs;
+    refs.reserve(tensors.size());
     for (auto& tensor : tensors) refs.push_back({tensor.data(), tensor.data(), length});
     works.push_back(cluster.at(static_cast<int>(works.size()))
                         .start_all_reduce_coalesced(refs, DataType::kFloat32, ReduceOp::kSum,

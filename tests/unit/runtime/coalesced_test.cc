@@ -43,6 +43,7 @@ Tensors make_tensors(const std::vector<size_t>& lengths, uint64_t seed) {
 
 std::vector<TensorRef> refer(const Tensors& inputs, Tensors& outputs) {
   std::vector<TensorRef> refs;
+  refs.reserve(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     refs.push_back({inputs[i].data(), outputs[i].data(), inputs[i].size()});
   }
