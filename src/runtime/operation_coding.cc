@@ -1,7 +1,6 @@
 // The part of Operation that moves values: slices through encode, combine and decode, piece by
 // piece where they lie in several.
 #include <cstring>
-#include <utility>
 
 #include "codec/decode_past_cache.h"
 #include "codec/shared_sums.h"
@@ -125,11 +124,12 @@ void Operation::combine(const PlanRun& run, const ChunkRole& role, uint32_t slic
   size_t passed = 0;  // bytes of every wire
   run.list_parts(role, slice, parts_);
   for (const SlicePart& part : parts_) {
-    const size_t more = offset_of(codec, part) - std::exchange(passed, offset_of(codec, part));
-    for (const std::byte*& wire : wires_) wire += more;
+    const size_t offset = offset_of(codec, part);
+    for (const std::byte*& arrived : wires_) arrived += offset - passed;
+    passed = offset;
     const std::byte* const own = sides.reads_own ? part.input : nullptr;
     std::byte* const values_out = sides.stores ? part.output : nullptr;
-    std::byte* const wire = wire_out == nullptr ? nullptr : wire_out + passed;
+    std::byte* const wire = wire_out == nullptr ? nullptr : wire_out + offset;
     const SlicePlace here = behind(place, part.first);
     if (past_cache) {
       combine_past_cache(codec, wires_, own, sides.own_index, part.count, finish, wire, values_out,

@@ -70,9 +70,8 @@ const std::byte* PlanRun::own_slice(const ChunkRole& role, uint32_t slice) const
   if (arrays.parts.empty()) {
     return static_cast<const std::byte*>(arrays.input) + begin * value_bytes;
   }
-  const ArrayPart* const part = part_of(role, slice);
-  const bool whole = begin + plan->slice_count(role, slice) <= part->end;
-  return whole ? part->input + (begin - part->begin) * value_bytes : nullptr;
+  const ArrayPart* const part = whole_part_of(role, slice);
+  return part == nullptr ? nullptr : part->input + (begin - part->begin) * value_bytes;
 }
 
 std::byte* PlanRun::output_slice(const ChunkRole& role, uint32_t slice) const {
@@ -80,9 +79,8 @@ std::byte* PlanRun::output_slice(const ChunkRole& role, uint32_t slice) const {
   const size_t begin = role.output_begin + slice * plan->slice_values;
   const size_t value_bytes = element_bytes(arrays.type);
   if (arrays.parts.empty()) return static_cast<std::byte*>(arrays.output) + begin * value_bytes;
-  const ArrayPart* const part = part_of(role, slice);
-  const bool whole = begin + plan->slice_count(role, slice) <= part->end;
-  return whole ? part->output + (begin - part->begin) * value_bytes : nullptr;
+  const ArrayPart* const part = whole_part_of(role, slice);
+  return part == nullptr ? nullptr : part->output + (begin - part->begin) * value_bytes;
 }
 
 const ArrayPart* PlanRun::part_of(const ChunkRole& role, uint32_t slice) const {
@@ -92,6 +90,12 @@ const ArrayPart* PlanRun::part_of(const ChunkRole& role, uint32_t slice) const {
   const auto behind = std::ranges::upper_bound(arrays.parts, begin, {}, &ArrayPart::begin);
   TERSUM_CHECK(behind != arrays.parts.begin());
   return &*(behind - 1);
+}
+
+const ArrayPart* PlanRun::whole_part_of(const ChunkRole& role, uint32_t slice) const {
+  const ArrayPart* const part = part_of(role, slice);
+  const size_t begin = role.input_begin + slice * plan->slice_values;
+  return begin + plan->slice_count(role, slice) <= part->end ? part : nullptr;
 }
 
 void PlanRun::list_parts(const ChunkRole& role, uint32_t slice,

@@ -120,6 +120,8 @@ class PlanRun {
   [[nodiscard]] uint32_t first_leaf() const;
   // The part that holds a slice's first value.
   [[nodiscard]] const ArrayPart* part_of(const ChunkRole& role, uint32_t slice) const;
+  // The part that holds all of it, or null.
+  [[nodiscard]] const ArrayPart* whole_part_of(const ChunkRole& role, uint32_t slice) const;
   [[nodiscard]] size_t inbox_index(uint32_t in_flow, uint32_t slice) const {
     return static_cast<size_t>(in_flow) * plan->window + slice % plan->window;
   }

@@ -2,16 +2,16 @@
 // are: the bits of those that are copied into buckets.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "support/cluster.h"
-#include "tersum/metrics.h"
+#include "support/every_plan.h"
+#include "support/streamed_bytes.h"
 #include "tersum/options.h"
 
 namespace tersum::testing {
@@ -76,11 +76,8 @@ void run(Cluster& cluster, std::vector<Rank>& ranks, const Case& how, bool copie
 // By pieces and by copies on a group of `options`, over lists in which slices hold many tensors and
 // tensors have several slices.
 void expect_same_bits(ClusterOptions options, const std::vector<Case>& cases) {
-  const std::vector<size_t> lengths = [] {
-    std::vector<size_t> made = {700, 700, 5'000, 1, 2, 40'000, 3'000};
-    made.insert(made.end(), 30, 13);
-    return made;
-  }();
+  std::vector<size_t> lengths = {700, 700, 5'000, 1, 2, 40'000, 3'000};
+  lengths.insert(lengths.end(), 30, 13);
   options.communicator.slice_bytes = 4096;
   Cluster cluster(options);
   for (const Case& how : cases) {
@@ -90,7 +87,7 @@ void expect_same_bits(ClusterOptions options, const std::vector<Case>& cases) {
     const std::vector<Rank> copied = ranks;
     run(cluster, ranks, how, false);
     for (const Rank& rank : ranks) {
-      EXPECT_EQ(rank.outputs == copied[0].outputs, true)
+      EXPECT_TRUE(rank.outputs == copied[0].outputs)
           << how.codec << ' ' << data_type_name(how.type) << ' ' << plan_kind_name(how.plan);
     }
   }
@@ -107,7 +104,7 @@ std::vector<Case> every_type() {
   return cases;
 }
 
-std::vector<Case> every_plan(const std::vector<PlanKind>& plans) {
+std::vector<Case> by_plans(std::span<const PlanKind> plans) {
   std::vector<Case> cases;
   for (const PlanKind plan : plans) {
     for (const char* const codec : {"exact", "bf16"}) {
@@ -129,23 +126,16 @@ TEST(CoalescedPieces, HaveThemToFarPeers) {
   options.kind = ClusterKind::kShm;
   options.size = 2;
   options.stores = PayloadStores::kStreamed;
-  const auto streamed = [] {
-    uint64_t bytes = 0;
-    for (const CallMetrics& call : metrics().calls) bytes += call.wire_bytes_streamed;
-    return bytes;
-  };
-  const uint64_t before = streamed();
+  const uint64_t before = streamed_bytes();
   expect_same_bits(options, every_type());
-  EXPECT_GT(streamed(), before);
+  EXPECT_GT(streamed_bytes(), before);
 }
 
 TEST(CoalescedPieces, HaveThemByEveryPlan) {
   ClusterOptions options;
   options.kind = ClusterKind::kShm;
   options.size = 4;
-  expect_same_bits(options,
-                   every_plan({PlanKind::kTwoStep, PlanKind::kRing, PlanKind::kBidirectionalRing,
-                               PlanKind::kOneShot, PlanKind::kTree, PlanKind::kHalvingDoubling}));
+  expect_same_bits(options, by_plans(kEveryPlan));
 }
 
 TEST(CoalescedPieces, HaveThemOnWires) {
@@ -153,14 +143,16 @@ TEST(CoalescedPieces, HaveThemOnWires) {
   options.kind = ClusterKind::kTcp;
   options.size = 4;
   options.communicator.topology = "torus2x2";
-  expect_same_bits(options, every_plan({PlanKind::kTorus, PlanKind::kRing, PlanKind::kTree}));
+  constexpr PlanKind kPlans[] = {PlanKind::kTorus, PlanKind::kRing, PlanKind::kTree};
+  expect_same_bits(options, by_plans(kPlans));
 }
 
 // More contributions than are added up at once.
 TEST(CoalescedPieces, HaveThemOfManyRanks) {
   ClusterOptions options;
   options.size = 11;
-  expect_same_bits(options, every_plan({PlanKind::kTwoStep, PlanKind::kOneShot}));
+  constexpr PlanKind kPlans[] = {PlanKind::kTwoStep, PlanKind::kOneShot};
+  expect_same_bits(options, by_plans(kPlans));
 }
 
 // The last value of 200 tensors of `length`, in which rank 0 finds another when it has started and

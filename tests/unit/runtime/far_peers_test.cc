@@ -11,7 +11,7 @@
 #include "codec/decode_past_cache.h"
 #include "support/cluster.h"
 #include "support/small_slices.h"
-#include "tersum/metrics.h"
+#include "support/streamed_bytes.h"
 
 namespace tersum::testing {
 namespace {
@@ -19,12 +19,6 @@ namespace {
 constexpr size_t kCount = 40'003;
 constexpr int kRanks = 3;
 constexpr uint64_t kSeed = 31;
-
-uint64_t streamed_bytes() {
-  uint64_t bytes = 0;
-  for (const CallMetrics& call : metrics().calls) bytes += call.wire_bytes_streamed;
-  return bytes;
-}
 
 struct Outcome {
   std::vector<float> results;  // of every rank, one behind the other

@@ -1,7 +1,6 @@
 // From what size on results are stored past the cache: all ranks of a host fill the same one.
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <string>
 #include <vector>
 
