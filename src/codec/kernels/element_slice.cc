@@ -25,26 +25,27 @@ class SlicePass : public SliceTiles {
     }
     Tile limited;
     if (format_.rule == ScaleRule::kSlice) values = limit_to_levels(values, tile, limited);
+    uint8_t* const own_codes = memory.own_codes();
     if (coding_.is_random) {
       const RoundingPlace place = rounding_place(coding_.rounding, coding_.first + first(tile));
-      kernels_.quantize_random(format_, place, values, padded(tile), memory.scales, memory.codes);
+      kernels_.quantize_random(format_, place, values, padded(tile), memory.scales, own_codes);
     } else {
-      kernels_.quantize(format_, values, padded(tile), memory.scales, memory.codes);
+      kernels_.quantize(format_, values, padded(tile), memory.scales, own_codes);
     }
-    memory.read = memory.codes;
+    memory.read = own_codes;
     std::byte* const codes = codes_of(tile, wire);
     const size_t groups = values_in(tile) / group_values(format_.packing);
-    kernels_.pack(format_, memory.codes, groups, codes);
+    kernels_.pack(format_, own_codes, groups, codes);
     const size_t packed = groups * group_values(format_.packing);
     if (packed == values_in(tile)) return;
-    pack_group(format_, memory.codes + packed, values_in(tile) - packed,
+    pack_group(format_, own_codes + packed, values_in(tile) - packed,
                codes + code_bytes(format_, packed));
   }
 
   // What encode() would send of integers under powers of two: `scales`, and codes in `memory`.
   void quantize(const float* values, size_t tile, TileMemory& memory, std::byte* scales) const {
     write_scales(values, tile, 0, false, nullptr, memory, scales);
-    kernels_.quantize(format_, values, padded(tile), memory.scales, memory.codes);
+    kernels_.quantize(format_, values, padded(tile), memory.scales, memory.own_codes());
   }
 
   // As decode_codes(), added to `values`.
@@ -62,13 +63,14 @@ class SlicePass : public SliceTiles {
       memory.read = reinterpret_cast<const uint8_t*>(codes);
       return;
     }
-    memory.read = memory.codes;
+    uint8_t* const own_codes = memory.own_codes();
+    memory.read = own_codes;
     const size_t groups = values_in(tile) / group_values(format_.packing);
-    kernels_.unpack(format_, codes, groups, memory.codes);
+    kernels_.unpack(format_, codes, groups, own_codes);
     const size_t unpacked = groups * group_values(format_.packing);
     if (unpacked == values_in(tile)) return;
     unpack_group(format_, codes + code_bytes(format_, unpacked), values_in(tile) - unpacked,
-                 memory.codes + unpacked);
+                 own_codes + unpacked);
   }
 
   // What a payload stands for, to an array of values. Loses the values of `work`.
@@ -261,7 +263,7 @@ class SliceSum {
     for (size_t w = 0; w < args_.wire_count; ++w) {
       total.align(pass_.scales_of(tile, args_.wires[w]));
     }
-    if (args_.own != nullptr) total.add(own.codes, own_scales);
+    if (args_.own != nullptr) total.add(own.own_codes(), own_scales);
     for (size_t w = 0; w < args_.wire_count; ++w) {
       pass_.read_codes(args_.wires[w], tile, memory);
       total.add(memory.read, pass_.scales_of(tile, args_.wires[w]));
