@@ -22,6 +22,8 @@ _IN_PLACE = ("16M", "256M")
 _AUTO = {
     "auto-shm": ("--transport", "shm"),
     "auto-tcp": ("--transport", "tcp"),
+    "auto-shm-within": ("--transport", "shm", "--max-rel-error", "1e-2"),
+    "auto-tcp-within": ("--transport", "tcp", "--max-rel-error", "1e-2"),
     "auto-10gbit": ("--link", "10gbit", "--slow", "4"),
     "auto-5gbit": ("--link", "5gbit", "--slow", "4"),
     "auto-1gbit": ("--link", "1gbit", "--slow", "16"),

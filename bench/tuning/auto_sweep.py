@@ -2,7 +2,7 @@
 """Is ``codec="auto"`` ever slower than exact? Sweeps 1 KiB to 256 MiB of float32 on one link.
 
     python3 bench/tuning/auto_sweep.py [--ranks 2] [--transport shm|tcp] [--link 1gbit]
-        [--json FILE]
+        [--max-rel-error E] [--json FILE]
 
 Prints one row per size: medians of both, what auto took, and the ratio. The two take turns within
 one run of ``tersum perf``. A row is marked when auto is slower by more than 3 % and more than 1 us,
@@ -100,6 +100,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--ranks", default="2")
     parser.add_argument("--transport")
     parser.add_argument("--link")
+    parser.add_argument("--max-rel-error", help="of auto: it then goes by samples of the data")
     parser.add_argument("--from-bytes", type=parse_bytes, default=0, help="leave smaller bands out")
     parser.add_argument(
         "--to-bytes", type=parse_bytes, default=1 << 62, help="leave larger bands out"
@@ -115,6 +116,8 @@ def main() -> int:
     arguments = ["--ranks", options.ranks]
     arguments += ["--transport", options.transport] if options.transport else []
     arguments += ["--link", options.link] if options.link else []
+    if options.max_rel_error:
+        arguments += ["--max-rel-error", options.max_rel_error]
     table: list[dict[str, Any]] = []
     print("| f32 | exact | auto | auto took | auto over exact | |\n|---|---|---|---|---|---|")
     for low, high, iterations in BANDS:

@@ -195,7 +195,7 @@ std::shared_ptr<PyWork> start_all_reduce(PyCommunicatorPtr self, Input input, Ou
 // nor an array object is made: 2 us a call instead of 12.
 bool all_reduce_plain(PyCommunicatorPtr self, nb::handle input, nb::handle output,
                       const std::string& op, const std::string& codec, const std::string& plan,
-                      int64_t timeout_ms) {
+                      int64_t timeout_ms, double max_rel_error, const std::string& site) {
   const PlainArray from(input, false);
   const PlainArray to(output, true);
   const std::optional<DataType> type = from.type();
@@ -204,7 +204,10 @@ bool all_reduce_plain(PyCommunicatorPtr self, nb::handle input, nb::handle outpu
   options.codec = codec;
   options.plan = plan_kind_or_throw(plan);
   options.timeout_ms = timeout_ms;
+  options.max_rel_error = max_rel_error;
   options.attended = true;
+  options.channels = from.channels();
+  options.site = site;
   const ReduceOp reduce = reduce_op_or_throw(op);
   Work work;
   {
@@ -369,7 +372,8 @@ void bind_options(nb::module_& module) {
 
 void bind_calls(nb::class_<PyCommunicator>& type) {
   type.def("all_reduce_plain", &all_reduce_plain, nb::arg("input"), nb::arg("output"),
-           nb::arg("op"), nb::arg("codec"), nb::arg("plan"), nb::arg("timeout_ms"));
+           nb::arg("op"), nb::arg("codec"), nb::arg("plan"), nb::arg("timeout_ms"),
+           nb::arg("max_rel_error") = 0.0, nb::arg("site") = "");
   type.def("start_all_reduce", &start_all_reduce, nb::arg("input").noconvert(),
            nb::arg("output").noconvert(), nb::arg("dtype"), nb::arg("op"), nb::arg("how"),
            nb::arg("residual").noconvert(), nb::arg("bias").noconvert())

@@ -30,6 +30,10 @@ class PlainArray {
   [[nodiscard]] std::optional<DataType> type() const { return type_; }
   [[nodiscard]] void* data() const { return data_; }
   [[nodiscard]] size_t count() const { return count_; }
+  // Elements of the last of two or more dimensions; 0 with fewer: CallOptions::channels.
+  [[nodiscard]] size_t channels() const {
+    return shape_.size() > 1 ? static_cast<size_t>(shape_.back()) : 0;
+  }
   [[nodiscard]] bool same_shape(const PlainArray& other) const;
   // Shares memory with `other` without being the very same memory.
   [[nodiscard]] bool overlaps(const PlainArray& other) const;

@@ -132,6 +132,8 @@ class Communicator:
         codec: str,
         plan: str,
         timeout_ms: int,
+        max_rel_error: float = 0.0,
+        site: str = "",
     ) -> bool: ...
     def start_all_reduce(
         self,

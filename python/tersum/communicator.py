@@ -225,13 +225,12 @@ class Communicator(MoveCalls, LearnedState):
         if (
             type(x) is np.ndarray
             and type(out) is np.ndarray
-            and max_rel_error == 0
-            and not ("+flatten" in codec or "+feedback" in codec or "+clip" in codec)
-            and "kmeans" not in codec
             and residual is None
             and bias is None
             and CommunicatorCapture.running is None
-            and self._core.all_reduce_plain(x, out, op, codec, plan, call_ms(timeout_ms))
+            and self._core.all_reduce_plain(
+                x, out, op, codec, plan, call_ms(timeout_ms), max_rel_error, site
+            )
         ):
             return out  # type: ignore[return-value]  # an array like x
         how = call_options(codec, plan, timeout_ms, max_rel_error, attended=True, site=site)

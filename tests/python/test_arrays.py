@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -244,3 +245,38 @@ def test_the_short_way_of_plain_arrays_changes_nothing(case: str) -> None:
         x, out = short_way_pair(case)
         assert group.all_reduce_coalesced([x], out=[out], codec="exact")[0] is out
         assert np.array_equal(out, expected)
+
+
+@pytest.mark.parametrize(
+    ("codec", "within"),
+    [
+        ("int4/32+flatten", 0.0),
+        ("int4/32+feedback", 0.0),
+        ("int4/128+clip:learned", 0.0),
+        ("kmeans:16", 0.0),
+        ("auto", 1e-2),
+        ("auto:int8/128|int6/128+flatten", 5e-2),
+    ],
+)
+@pytest.mark.parametrize("shape", [(6000,), (40, 256)])
+def test_what_a_site_learns_goes_the_short_way_too(
+    codec: str, within: float, shape: tuple[int, ...], run_group: Callable[..., list[Any]]
+) -> None:
+    """Calls of one site through ``out`` of plain arrays give the bits of calls without."""
+
+    def body(group: tersum.Communicator) -> list[np.ndarray]:
+        random = np.random.default_rng(7 + group.rank)
+        scales = np.exp(random.normal(size=shape[-1]))
+        results = []
+        for _ in range(6):
+            x = (random.normal(size=shape) * scales).astype(np.float32)
+            how = {"codec": codec, "max_rel_error": within}
+            long = group.all_reduce(x, site="long", **how)
+            short = group.all_reduce(x, out=np.empty_like(x), site="short", **how)
+            assert np.array_equal(long.view(np.uint32), short.view(np.uint32))
+            results.append(short)
+        return results
+
+    first, second = run_group(2, body)
+    for a, b in zip(first, second, strict=True):
+        assert np.array_equal(a.view(np.uint32), b.view(np.uint32))

@@ -33,8 +33,9 @@ NAMES = [
     *("topology-mesh4", "topology-star8", "sweep-pair", "sweep-ring4", "sweep-ring8"),
     *("sweep-torus2x2", "sweep-torus2x4", "sweep-mesh4", "sweep-star8", "sweep-torus2x2x2"),
     *("sweep-two-hosts-of-two", "link-1gbit", "link-5gbit", "tcp-2", "tcp-4", "shm-2", "shm-4"),
-    *("shm-8", "auto-shm", "auto-tcp", "auto-10gbit", "auto-5gbit", "auto-1gbit", "kernels"),
-    *("floors", "model", "calls", "codecs-1gbit", "tracing"),
+    *("shm-8", "auto-shm", "auto-tcp", "auto-10gbit", "auto-5gbit", "auto-1gbit"),
+    *("auto-shm-within", "auto-tcp-within", "kernels", "floors", "model", "calls"),
+    *("codecs-1gbit", "tracing"),
 ]
 PARSERS: dict[str, Any] = {
     "tuning/auto_sweep.py": auto_sweep.make_parser,
@@ -202,3 +203,39 @@ def test_the_best_fixed_path_is_one_that_might_have_been_taken() -> None:
     assert (rows[5]["best"], rows[6]["best"]) == (["exact", "ring"], ["int8/128", "two_step"])
     model_check.name_best(rows, 2)
     assert (rows[6]["best"], rows[6]["best_us"]) == (["int8/128", "ring"], 3.0)
+
+
+def timed(codec: str, time_us: float) -> dict[str, Any]:
+    """A row of ``tersum perf`` as the sweep of ``auto`` reads it."""
+    return {
+        **{"bytes": 4096, "ranks": 2, "time_us": time_us},
+        "explanation": f"{codec} one_shot: said more",
+    }
+
+
+@pytest.mark.parametrize(
+    ("auto_us", "tries", "slower"),
+    [
+        ([100.0], 1, False),
+        ([103.0], 1, False),  # at the bar
+        ([104.0, 102.0], 2, False),
+        ([104.0, 104.0, 90.0], 3, False),
+        ([104.0, 104.0, 104.0], 3, True),
+    ],
+)
+def test_what_seems_slower_is_measured_again(
+    auto_us: list[float], tries: int, slower: bool
+) -> None:
+    rows = [[timed("exact", 100), timed("int8/128", time_us)] for time_us in auto_us]
+    looks = iter(rows[1:])
+    found = auto_sweep.compare(
+        *rows[0], lambda: [timed("exact", 1), timed("exact", 9), *next(looks)]
+    )
+    assert (found["tries"], found["slower"]) == (tries, slower)
+    assert (found["exact_took"], found["auto_took"]) == ("exact one_shot", "int8/128 one_shot")
+    assert not found["same_path"] and next(looks, None) is None
+
+
+def test_a_microsecond_is_no_loss() -> None:
+    assert not auto_sweep.is_slower(timed("exact", 4), timed("exact", 5))
+    assert auto_sweep.is_slower(timed("exact", 4), timed("exact", 5.1))

@@ -190,7 +190,8 @@ void ErrorSamples::learn(const CallArguments& arguments, const CallOptions& opti
       knows_channels(channels) && summed[summed.size() - 2] == ranks * channels_digest(channels);
   Site& site = take(arguments, options);
   ++site.taken;
-  site.ranks = ranks;
+  site.costs.clear();
+  for (const AutoCodec& codec : codecs) site.costs.push_back(wire_cost(codec, ranks));
   const size_t behind = codecs.size() + kDigests;
   const std::vector<float> sums(summed.begin(), summed.end() - static_cast<ptrdiff_t>(behind));
   double size = 0;
@@ -249,9 +250,8 @@ std::optional<SampledCodec> ErrorSamples::cheapest(const CallArguments& argument
     }
     const double doubt = codec.is_sectioned ? kSectionDoubt : 1;
     if (largest < 0 || largest * doubt > rel_error) continue;
-    const size_t cost = wire_cost(codec, site->ranks);
-    if (cost >= least) continue;
-    least = cost;
+    if (site->costs[i] >= least) continue;
+    least = site->costs[i];
     best = {codec.spec, largest};
   }
   return best;

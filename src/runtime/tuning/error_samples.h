@@ -101,8 +101,8 @@ class ErrorSamples {
     uint64_t tensors = 0;
     size_t channels = 0;
     const AutoCodecs* codecs = nullptr;
+    std::vector<size_t> costs = {};  // by codec of `codecs`: what it sends among the ranks
     std::string name;
-    int ranks = 1;
     uint64_t taken = 0;    // messages
     uint64_t samples = 0;  // of them that taught something
     // Of the last samples, by codec of `codecs`; NaN: the sample did not show it.
