@@ -126,10 +126,10 @@ Status CommunicatorImpl::run(const CallArguments& arguments, const CallOptions& 
 Result<std::shared_ptr<Operation>> CommunicatorImpl::start_settled(const CallArguments& arguments,
                                                                    Settled& settled, bool async) {
   CallArguments taught = arguments;
-  taught.teaches = settled.teaches != nullptr;
+  taught.teaches = settled.teaches;
   auto operation =
       start_call(member_, taught, settled.options, options_.timeout_ms, 0, async, nullptr, nullptr);
-  settled.teaches.reset();  // from here on the call itself is in flight
+  settled.settling.reset();  // from here on the call itself is in flight
   return operation;
 }
 

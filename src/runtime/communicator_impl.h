@@ -92,7 +92,8 @@ class CommunicatorImpl {
   struct Settled {
     CallOptions options;
     std::shared_ptr<const TakenPath> path;  // what options.codec views; null: the caller's text
-    Settling teaches;  // null: the call's sum does not teach the site's channels
+    Settling settling;                      // null: whatever it takes, it does not flatten
+    bool teaches = false;                   // its sum, the site's channels
   };
   // Tunes the group first where that is needed. `tensors`: of a coalesced call; `arguments` are
   // those of one of its buckets.
@@ -112,9 +113,10 @@ class CommunicatorImpl {
   Status tune_once();                                       // unless it is tuned
   Status tune_locked(bool fresh, const RunCall& run_call);  // with tuning_mutex_ held
   // Has the group measure what codecs do to the call's values if that is due. Blocks then, as
-  // tuning does, and lowers what is left of the call's time.
-  Status sample_errors(const PathContext& context, const CallArguments& arguments,
-                       std::span<const TensorRef> tensors, CallOptions& call_options);
+  // tuning does, and lowers what is left of the call's time. Whether its sum is to teach the site's
+  // channels.
+  Result<bool> sample_errors(const PathContext& context, const CallArguments& arguments,
+                             std::span<const TensorRef> tensors, CallOptions& call_options);
   // With choice_mutex_ held. The context views table_.
   [[nodiscard]] PathContext choice_context(const CallArguments& arguments,
                                            const CallOptions& call_options) const;

@@ -64,7 +64,7 @@ Result<CommunicatorImpl::Settled> CommunicatorImpl::settle(const CallArguments& 
                                                            std::span<const TensorRef> tensors) {
   TERSUM_RETURN_IF_ERROR(check_auto(call_options));
   PathContext context{member_->size(), member_->topology.get(), nullptr, &rules_, {}};
-  Settled settled{call_options, nullptr, nullptr};
+  Settled settled{call_options, nullptr, nullptr, false};
   {
     const std::lock_guard lock(choice_mutex_);
     if (!leaves_open(call_options)) return {std::move(settled)};
@@ -72,8 +72,10 @@ Result<CommunicatorImpl::Settled> CommunicatorImpl::settle(const CallArguments& 
   }
   if (needs_tuning(context, arguments, call_options)) TERSUM_RETURN_IF_ERROR(tune_once());
   if (wants_samples(context, arguments, call_options)) {
-    if (teaches_channels(context, arguments, call_options)) settled.teaches = begin_settling();
-    TERSUM_RETURN_IF_ERROR(sample_errors(context, arguments, tensors, settled.options));
+    if (may_flatten(context, arguments, call_options)) settled.settling = begin_settling();
+    const Result<bool> teaches = sample_errors(context, arguments, tensors, settled.options);
+    if (!teaches.ok()) return teaches.status();
+    settled.teaches = teaches.value();
   }
   Result<std::shared_ptr<const TakenPath>> path = remembered_path(arguments, call_options);
   if (!path.ok()) return path.status();
@@ -89,9 +91,10 @@ CommunicatorImpl::Settling CommunicatorImpl::begin_settling() {
   return Settling(this);
 }
 
-Status CommunicatorImpl::sample_errors(const PathContext& context, const CallArguments& arguments,
-                                       std::span<const TensorRef> tensors,
-                                       CallOptions& call_options) {
+Result<bool> CommunicatorImpl::sample_errors(const PathContext& context,
+                                             const CallArguments& arguments,
+                                             std::span<const TensorRef> tensors,
+                                             CallOptions& call_options) {
   const bool is_list = arguments.tensors != 0;
   TERSUM_RETURN_IF_ERROR(is_list ? CoalescedCall::check(tensors, call_options)
                                  : check_call(*member_, arguments, call_options));
@@ -104,6 +107,7 @@ Status CommunicatorImpl::sample_errors(const PathContext& context, const CallArg
   };
   const std::lock_guard one_at_a_time(sampling_mutex_);
   const size_t count = is_list ? list_values(tensors) : whole_count(context, arguments);
+  const bool flattens = may_flatten(context, arguments, call_options);
   uint64_t call = 0;
   {
     const std::lock_guard lock(member_->mutex);
@@ -111,12 +115,14 @@ Status CommunicatorImpl::sample_errors(const PathContext& context, const CallArg
   }
   {
     const std::lock_guard lock(choice_mutex_);
-    if (!samples_.is_due(arguments, call_options, call)) return {};
+    if (!samples_.is_due(arguments, call_options, call)) {
+      return flattens && !samples_.has_judged_channels(arguments, call_options);
+    }
   }
   const Result<PlanErrorTerms> terms = error_terms(context, arguments, call_options);
   if (!terms.ok()) return terms.status();
   std::unique_ptr<const ChannelState> channels;
-  if (teaches_channels(context, arguments, call_options)) {
+  if (flattens) {
     progress_->execute([&](Node& /*node*/) {
       channels =
           member_->flatten.copy_channels(text_digest(call_options.site), call_options.channels);
@@ -135,7 +141,7 @@ Status CommunicatorImpl::sample_errors(const PathContext& context, const CallArg
   const std::lock_guard lock(choice_mutex_);
   samples_.learn(arguments, call_options, count, call, message, terms.value(), context.size,
                  channels.get());
-  return {};
+  return flattens;
 }
 
 Result<std::shared_ptr<const TakenPath>> CommunicatorImpl::remembered_path(

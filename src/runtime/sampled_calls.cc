@@ -36,7 +36,7 @@ struct SampledCalls::Sampling {
 
 void SampledCalls::start(const CallArguments& arguments, const CallOptions& options,
                          int64_t default_timeout_ms, uint64_t key, OnDone on_done, void* context) {
-  Call call{arguments, options, 0, key, on_done, context, false};
+  Call call{arguments, options, 0, key, on_done, context, false, false};
   const int64_t timeout_ms = options.timeout_ms > 0 ? options.timeout_ms : default_timeout_ms;
   call.deadline_ns = deadline_after_ms(member_->progress->clock().now_ns(), timeout_ms);
   const Result<const AutoCodecs*> codecs = find_auto_codecs(options.codec);
@@ -47,7 +47,8 @@ void SampledCalls::start(const CallArguments& arguments, const CallOptions& opti
   // The caller's text need not outlive this.
   call.options.codec = codecs.value()->spec;
   call.options.site = {};
-  call.teaches = teaches_channels(context_of(*member_), arguments, call.options);
+  call.may_flatten = may_flatten(context_of(*member_), arguments, call.options);
+  call.teaches = call.may_flatten;
   {
     const std::lock_guard lock(mutex_);
     sites_[arguments.site].waiting.push_back(call);
@@ -123,24 +124,26 @@ std::optional<SampledCalls::Call> SampledCalls::take_next(uint64_t site, std::st
   const std::lock_guard lock(mutex_);
   Site& of = sites_[site];
   if (of.is_settling || of.waiting.empty()) return std::nullopt;
-  if (changes_ > 0 && of.waiting.front().teaches) return std::nullopt;
-  const Call call = of.waiting.front();
+  if (changes_ > 0 && of.waiting.front().may_flatten) return std::nullopt;
+  Call call = of.waiting.front();
   of.waiting.pop_front();
   of.is_settling = true;
-  of.is_learning = call.teaches;
+  of.is_learning = call.may_flatten;
   if (!wants_samples(context_of(*member_), call.arguments, call.options)) {
     codec = kExact;
   } else if (of.samples.is_due(call.arguments, call.options, call.key)) {
     codec = {};
   } else {
     codec = choose(of, call);
+    call.teaches =
+        call.may_flatten && !of.samples.has_judged_channels(call.arguments, call.options);
   }
   return call;
 }
 
 Status SampledCalls::sample(uint64_t site, const Call& call) {
   TERSUM_RETURN_IF_ERROR(check_call(*member_, call.arguments, call.options));
-  if (call.teaches) return sample_behind(site, call);
+  if (call.may_flatten) return sample_behind(site, call);
   return sum_samples(site, call, nullptr);
 }
 

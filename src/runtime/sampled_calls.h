@@ -64,13 +64,14 @@ class SampledCalls : public std::enable_shared_from_this<SampledCalls> {
     uint64_t key = 0;
     OnDone on_done = nullptr;
     void* context = nullptr;
-    bool teaches = false;  // its site's channels, by which it may also flatten
+    bool may_flatten = false;
+    bool teaches = false;  // its site's channels, also where it does not flatten
   };
   struct Site {
     ErrorSamples samples;
     std::deque<Call> waiting;
     bool is_settling = false;  // a call has left the line and has not started yet
-    bool is_learning = false;  // and it teaches
+    bool is_learning = false;  // and it goes by channels
     SampledChoice choice;
   };
   struct Sampling;

@@ -146,7 +146,7 @@ bool ErrorSamples::is_due(const CallArguments& arguments, const CallOptions& opt
                           uint64_t call) const {
   const Site* const site = find(arguments, options);
   if (site == nullptr ? sites_.size() < kSitesKept : site->taken < 2) return true;
-  return mix_bits(call) % (arguments.count < kLargeValues ? kEverySmall : kEvery) == 0;
+  return mix_bits(call) % calls_per_sample(arguments.count) == 0;
 }
 
 std::vector<double> ErrorSamples::measure(const CallArguments& arguments,
@@ -190,6 +190,7 @@ void ErrorSamples::learn(const CallArguments& arguments, const CallOptions& opti
       knows_channels(channels) && summed[summed.size() - 2] == ranks * channels_digest(channels);
   Site& site = take(arguments, options);
   ++site.taken;
+  site.has_judged_channels = channels_known;
   site.costs.clear();
   for (const AutoCodec& codec : codecs) site.costs.push_back(wire_cost(codec, ranks));
   const size_t behind = codecs.size() + kDigests;
@@ -225,6 +226,7 @@ void ErrorSamples::learn(const CallArguments& arguments, const CallOptions& opti
 
 void ErrorSamples::forget_channels() {
   for (Site& site : sites_) {
+    site.has_judged_channels = false;
     for (std::vector<double>& errors : site.errors) {
       for (size_t i = 0; i < errors.size(); ++i) {
         if (!site.codecs->codecs[i].codec->flattens()) continue;
@@ -232,6 +234,12 @@ void ErrorSamples::forget_channels() {
       }
     }
   }
+}
+
+bool ErrorSamples::has_judged_channels(const CallArguments& arguments,
+                                       const CallOptions& options) const {
+  const Site* const site = find(arguments, options);
+  return site != nullptr && site->has_judged_channels;
 }
 
 std::optional<SampledCodec> ErrorSamples::cheapest(const CallArguments& arguments,

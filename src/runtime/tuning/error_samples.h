@@ -18,6 +18,7 @@
 // they disagreed: it changes only by messages that all of them have added to, about one call.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -45,10 +46,13 @@ class ErrorSamples {
   static constexpr size_t kRuns = 8;
   static constexpr size_t kRunValues = 512;  // whole blocks of most codecs of the ladder
   static constexpr size_t kSitesKept = 64;
-  static constexpr uint64_t kEvery = 16;
-  // Measuring takes about a millisecond, too much for every 16th call of arrays below this.
-  static constexpr size_t kLargeValues = 65'536;
-  static constexpr uint64_t kEverySmall = 256;
+  // Measuring takes about a millisecond, whatever the length. Of 1 Mi values and more every 16th
+  // call is measured, of 64 Ki and less, whose exact sums take 40 us in shared memory, every 256th:
+  // what samples cost stays below a fifth of an exact sum there.
+  static constexpr uint64_t calls_per_sample(size_t count) {
+    constexpr size_t kValuesPerSample = size_t{16} << 20;
+    return std::clamp<uint64_t>(kValuesPerSample / std::max<size_t>(count, 1), 16, 256);
+  }
   static constexpr size_t kRecent = 4;
   // Where a budget goes to the largest values of a section, a sample's few largest say what becomes
   // of it: int8/128+sparse:0.5% of 1.6 % outliers seemed to lose 12 % less than it did.
@@ -58,7 +62,7 @@ class ErrorSamples {
 
   // Whether the call is to be measured whose number in its group is `call`: until its site (named
   // by the options; one for each length, type, operation and collective) was twice, while there is
-  // room for sites; and by lot, one call in kEvery or kEverySmall.
+  // room for sites; and by lot, one call in calls_per_sample().
   [[nodiscard]] bool is_due(const CallArguments& arguments, const CallOptions& options,
                             uint64_t call) const;
 
@@ -85,6 +89,12 @@ class ErrorSamples {
   // next sample.
   void forget_channels();
 
+  // Whether the site's last sample, since they were forgotten, judged codecs that flatten. Until
+  // then all its calls teach, and from then on those that are measured or flatten: learning from
+  // an array takes as long as summing a short one does.
+  [[nodiscard]] bool has_judged_channels(const CallArguments& arguments,
+                                         const CallOptions& options) const;
+
   // The codec of the fewest bits, as contribution and sum, whose error stayed within `rel_error` in
   // all recent samples of the site that showed it; "exact" where none did; nothing where no sample
   // was taken.
@@ -105,6 +115,7 @@ class ErrorSamples {
     std::string name;
     uint64_t taken = 0;    // messages
     uint64_t samples = 0;  // of them that taught something
+    bool has_judged_channels = false;
     // Of the last samples, by codec of `codecs`; NaN: the sample did not show it.
     std::array<std::vector<double>, kRecent> errors = {};
   };

@@ -283,8 +283,8 @@ Status check_auto(const CallOptions& options) {
                           error_text(options.max_rel_error) + "; pass max_rel_error=0.01, say");
 }
 
-bool teaches_channels(const PathContext& context, const CallArguments& arguments,
-                      const CallOptions& options) {
+bool may_flatten(const PathContext& context, const CallArguments& arguments,
+                 const CallOptions& options) {
   if (!shows_channels(arguments, options) || !wants_samples(context, arguments, options)) {
     return false;
   }

@@ -41,10 +41,10 @@ bool wants_samples(const PathContext& context, const CallArguments& arguments,
 // kInvalidArgument: the call names codecs to choose among that are none, or no error to choose by.
 Status check_auto(const CallOptions& options);
 
-// Whether the call's sum is to teach the site's channels, so that codecs that flatten can be
-// judged.
-bool teaches_channels(const PathContext& context, const CallArguments& arguments,
-                      const CallOptions& options);
+// Whether codecs that flatten are among those that the call may take by samples; its sum then can
+// teach the site's channels, by which they are judged.
+bool may_flatten(const PathContext& context, const CallArguments& arguments,
+                 const CallOptions& options);
 
 // How often values are quantized on the way that the call would take: its own plan, or a tuning
 // rule's that its links carry, or the rule of thumb's.

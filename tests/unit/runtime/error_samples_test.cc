@@ -170,7 +170,7 @@ TEST(ErrorSamples, AWorseSampleCountsForFourSamples) {
 
 TEST(ErrorSamples, AreTakenTwiceAndThenByLot) {
   std::vector<ErrorSamples> ranks(kRanks);
-  for (const size_t count : {size_t{1000}, size_t{100'000}}) {
+  for (const size_t count : {size_t{1000}, size_t{300'000}, size_t{3'000'000}}) {
     const std::vector<Values> ones(kRanks, Values(count, 1.0F));
     const CallArguments arguments = sum_of(ones[0]);
     for (uint64_t number = 0; number < 2; ++number) {
@@ -183,12 +183,18 @@ TEST(ErrorSamples, AreTakenTwiceAndThenByLot) {
       EXPECT_EQ(ranks[1].is_due(arguments, within(1), number), due);
       taken += due ? 1 : 0;
     }
-    const double expected =
-        51'200.0 /
-        (count < ErrorSamples::kLargeValues ? ErrorSamples::kEverySmall : ErrorSamples::kEvery);
+    const double expected = 51'200.0 / static_cast<double>(ErrorSamples::calls_per_sample(count));
     EXPECT_NEAR(static_cast<double>(taken), expected, 5 * std::sqrt(expected));
     EXPECT_TRUE(ranks[0].is_due(arguments, within(1, "elsewhere"), 0));
   }
+}
+
+TEST(ErrorSamples, AreRareWhereSumsAreShort) {
+  EXPECT_EQ(ErrorSamples::calls_per_sample(0), 256U);
+  EXPECT_EQ(ErrorSamples::calls_per_sample(65'536), 256U);
+  EXPECT_EQ(ErrorSamples::calls_per_sample(512 << 10), 32U);
+  EXPECT_EQ(ErrorSamples::calls_per_sample(1 << 20), 16U);
+  EXPECT_EQ(ErrorSamples::calls_per_sample(size_t{1} << 40), 16U);
 }
 
 TEST(ErrorSamples, ACallInWhichRanksDisagreeLeavesNoTrace) {

@@ -187,6 +187,25 @@ TEST_F(SampledCallsTest, FlattenOnceTheSiteKnowsItsChannels) {
   EXPECT_THAT(std::string(world_->choices()[0].codec), testing::Not(HasSubstr("flatten")));
 }
 
+// Learning from an array takes as long as summing a short one, so calls whose codec does not
+// flatten do it only until a sample has judged those that do, and when they are sampled for.
+TEST_F(SampledCallsTest, LearnChannelsOnlyUntilTheyWereJudged) {
+  const Arrays values = uneven_values();
+  constexpr double kExactAlone = 1e-12;
+  std::vector<std::vector<std::byte>> known;
+  for (int step = 0; step < 4; ++step) {
+    sum(values, kExactAlone, 7, "auto", kChannels);
+    EXPECT_EQ(world_->choices()[0].codec, "exact");
+    known.push_back(world_->save_flatten().value());
+  }
+  EXPECT_NE(known[0], known[1]) << "the second call is sampled for";
+  EXPECT_EQ(known[1], known[2]);
+  EXPECT_EQ(known[2], known[3]);
+  ASSERT_TRUE(world_->reset_flatten().ok());
+  sum(values, kExactAlone, 7, "auto", kChannels);
+  EXPECT_EQ(known[0], world_->save_flatten().value()) << "a reset site learns again";
+}
+
 // What was sampled by factors that are gone would allow codecs that need them.
 TEST_F(SampledCallsTest, KeepWhatIsKnownOfChannelsWhileTheyAreSampledFor) {
   const Arrays values = uneven_values();
