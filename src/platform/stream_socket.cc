@@ -54,6 +54,8 @@ std::string why_not_bound(int error_number) {
 
 }  // namespace
 
+void limit_unsent(int fd, int bytes) { set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, bytes); }
+
 bool is_loopback(int fd) {
   Result<SocketAddress> here = local_address(fd);
   if (!here.ok()) return false;

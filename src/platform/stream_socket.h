@@ -27,6 +27,10 @@ Result<UniqueFd> start_connect_tcp(const SocketAddress& address);
 // the latest (a call's deadline is nearly always sooner).
 void tune_tcp(int fd);
 
+// A TCP socket takes no more while this much lies in it that has not left yet (what has left and is
+// not acknowledged does not count). Without it the kernel takes up to 4 MB.
+void limit_unsent(int fd, int bytes);
+
 // Whether this host is connected with itself, by whatever address: then there is no wire.
 bool is_loopback(int fd);
 

@@ -115,7 +115,7 @@ Result<bool> CommunicatorImpl::sample_errors(const PathContext& context,
   }
   {
     const std::lock_guard lock(choice_mutex_);
-    if (!samples_.is_due(arguments, call_options, call)) {
+    if (!samples_.is_due(arguments, call_options, count, call)) {
       return flattens && !samples_.has_judged_channels(arguments, call_options);
     }
   }

@@ -140,14 +140,16 @@ void Progress::drain_all() {
 void Progress::drain(int64_t timeout_ns) {
   const int64_t deadline = clock().now_ns() + timeout_ns;
   std::unique_lock lock(mutex_);
-  if (role_taken_) return;
+  // Beside calls in the background something is left to leave until they end, and the thread that
+  // drives those sees to it.
+  const bool has_thread = thread_started_;
+  const auto others_drive = [&] {
+    return (has_thread && node_->busy()) || waiters_.load(std::memory_order_relaxed) > 0;
+  };
+  if (role_taken_ || others_drive()) return;
   role_taken_ = true;
   lock.unlock();
-  drive(
-      [this] {
-        return node_->backlog_bytes() == 0 || waiters_.load(std::memory_order_relaxed) > 0;
-      },
-      deadline);
+  drive([&] { return node_->backlog_bytes() == 0 || others_drive(); }, deadline);
   lock.lock();
   give_role_back();
   const bool leftover = leftover_;

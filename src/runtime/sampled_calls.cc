@@ -131,7 +131,7 @@ std::optional<SampledCalls::Call> SampledCalls::take_next(uint64_t site, std::st
   of.is_learning = call.may_flatten;
   if (!wants_samples(context_of(*member_), call.arguments, call.options)) {
     codec = kExact;
-  } else if (of.samples.is_due(call.arguments, call.options, call.key)) {
+  } else if (of.samples.is_due(call.arguments, call.options, whole_count(call), call.key)) {
     codec = {};
   } else {
     codec = choose(of, call);
@@ -168,7 +168,7 @@ Status SampledCalls::sum_samples(uint64_t site, const Call& call,
   sampling->self = shared_from_this();
   sampling->site = site;
   sampling->call = call;
-  sampling->count = call.arguments.count * part_count(call.arguments.collective, member_->size());
+  sampling->count = whole_count(call);
   const Result<PlanErrorTerms> terms =
       error_terms(context_of(*member_), call.arguments, call.options);
   if (!terms.ok()) return terms.status();
@@ -211,6 +211,10 @@ void SampledCalls::on_sampled(void* context, const Status& status) {
   }
   self.settled(sampling->site);
   self.go_on(sampling->site);
+}
+
+size_t SampledCalls::whole_count(const Call& call) const {
+  return call.arguments.count * part_count(call.arguments.collective, member_->size());
 }
 
 std::string_view SampledCalls::choose(Site& site, const Call& call) const {

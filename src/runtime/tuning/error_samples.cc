@@ -142,11 +142,11 @@ ErrorSamples::Site& ErrorSamples::take(const CallArguments& arguments, const Cal
   return sites_.back();
 }
 
-bool ErrorSamples::is_due(const CallArguments& arguments, const CallOptions& options,
+bool ErrorSamples::is_due(const CallArguments& arguments, const CallOptions& options, size_t count,
                           uint64_t call) const {
   const Site* const site = find(arguments, options);
   if (site == nullptr ? sites_.size() < kSitesKept : site->taken < 2) return true;
-  return mix_bits(call) % calls_per_sample(arguments.count) == 0;
+  return mix_bits(call) % calls_per_sample(count) == 0;
 }
 
 std::vector<double> ErrorSamples::measure(const CallArguments& arguments,
@@ -190,7 +190,6 @@ void ErrorSamples::learn(const CallArguments& arguments, const CallOptions& opti
       knows_channels(channels) && summed[summed.size() - 2] == ranks * channels_digest(channels);
   Site& site = take(arguments, options);
   ++site.taken;
-  site.has_judged_channels = channels_known;
   site.costs.clear();
   for (const AutoCodec& codec : codecs) site.costs.push_back(wire_cost(codec, ranks));
   const size_t behind = codecs.size() + kDigests;
@@ -198,6 +197,7 @@ void ErrorSamples::learn(const CallArguments& arguments, const CallOptions& opti
   double size = 0;
   for (const float value : sums) size += static_cast<double>(value) * static_cast<double>(value);
   if (!std::isfinite(size) || (size == 0 && sums.size() < count)) return;
+  site.has_judged_channels = channels_known && channels->rows() >= ChannelState::kRowsRemembered;
   const std::vector<size_t> starts = run_starts(count, call);
   // Of `ranks` contributions `terms.contributions` are coded; errors of different codings add as
   // squares.
@@ -226,7 +226,6 @@ void ErrorSamples::learn(const CallArguments& arguments, const CallOptions& opti
 
 void ErrorSamples::forget_channels() {
   for (Site& site : sites_) {
-    site.has_judged_channels = false;
     for (std::vector<double>& errors : site.errors) {
       for (size_t i = 0; i < errors.size(); ++i) {
         if (!site.codecs->codecs[i].codec->flattens()) continue;

@@ -60,11 +60,12 @@ class ErrorSamples {
   // At the end of a message: of what is known of channels, and of the site.
   static constexpr size_t kDigests = 2;
 
-  // Whether the call is to be measured whose number in its group is `call`: until its site (named
+  // Whether the call is to be measured, of an input of `count` values, whose number in its group is
+  // `call`: until its site (named
   // by the options; one for each length, type, operation and collective) was twice, while there is
   // room for sites; and by lot, one call in calls_per_sample().
   [[nodiscard]] bool is_due(const CallArguments& arguments, const CallOptions& options,
-                            uint64_t call) const;
+                            size_t count, uint64_t call) const;
 
   // Which runs of kRunValues values are looked at, of `count`: evenly spaced, elsewhere at each
   // call; in ascending order.
@@ -89,9 +90,11 @@ class ErrorSamples {
   // next sample.
   void forget_channels();
 
-  // Whether the site's last sample, since they were forgotten, judged codecs that flatten. Until
-  // then all its calls teach, and from then on those that are measured or flatten: learning from
-  // an array takes as long as summing a short one does.
+  // Whether the site's last sample judged codecs that flatten by as many rows as are remembered.
+  // Until then all its calls teach, and from then on those that are measured or flatten: learning
+  // from an array takes as long as summing a short one does. That channels were forgotten changes
+  // nothing until the next sample, for a call that has begun on some ranks must not teach there
+  // alone.
   [[nodiscard]] bool has_judged_channels(const CallArguments& arguments,
                                          const CallOptions& options) const;
 

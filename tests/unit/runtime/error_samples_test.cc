@@ -174,18 +174,18 @@ TEST(ErrorSamples, AreTakenTwiceAndThenByLot) {
     const std::vector<Values> ones(kRanks, Values(count, 1.0F));
     const CallArguments arguments = sum_of(ones[0]);
     for (uint64_t number = 0; number < 2; ++number) {
-      EXPECT_TRUE(ranks[0].is_due(arguments, within(1), number));
+      EXPECT_TRUE(ranks[0].is_due(arguments, within(1), arguments.count, number));
       measure(ranks, ones, within(1), number);
     }
     size_t taken = 0;
     for (uint64_t number = 0; number < 51'200; ++number) {
-      const bool due = ranks[0].is_due(arguments, within(1), number);
-      EXPECT_EQ(ranks[1].is_due(arguments, within(1), number), due);
+      const bool due = ranks[0].is_due(arguments, within(1), arguments.count, number);
+      EXPECT_EQ(ranks[1].is_due(arguments, within(1), arguments.count, number), due);
       taken += due ? 1 : 0;
     }
     const double expected = 51'200.0 / static_cast<double>(ErrorSamples::calls_per_sample(count));
     EXPECT_NEAR(static_cast<double>(taken), expected, 5 * std::sqrt(expected));
-    EXPECT_TRUE(ranks[0].is_due(arguments, within(1, "elsewhere"), 0));
+    EXPECT_TRUE(ranks[0].is_due(arguments, within(1, "elsewhere"), arguments.count, 0));
   }
 }
 
@@ -195,6 +195,15 @@ TEST(ErrorSamples, AreRareWhereSumsAreShort) {
   EXPECT_EQ(ErrorSamples::calls_per_sample(512 << 10), 32U);
   EXPECT_EQ(ErrorSamples::calls_per_sample(1 << 20), 16U);
   EXPECT_EQ(ErrorSamples::calls_per_sample(size_t{1} << 40), 16U);
+  // Of a list, or of parts, the whole counts, not what one call names.
+  std::vector<ErrorSamples> ranks(kRanks);
+  const std::vector<Values> ones(kRanks, Values(kCount, 1.0F));
+  for (uint64_t number = 0; number < 2; ++number) measure(ranks, ones, within(1), number);
+  size_t often = 0;
+  for (uint64_t number = 0; number < 1600; ++number) {
+    often += ranks[0].is_due(sum_of(ones[0]), within(1), 1 << 20, number) ? 1 : 0;
+  }
+  EXPECT_NEAR(static_cast<double>(often), 100, 50);
 }
 
 TEST(ErrorSamples, ACallInWhichRanksDisagreeLeavesNoTrace) {
@@ -208,14 +217,14 @@ TEST(ErrorSamples, ACallInWhichRanksDisagreeLeavesNoTrace) {
   contributions[1] = contributions[0];
   for (uint64_t number = 0; number < 2; ++number) {
     for (const ErrorSamples& rank : ranks) {
-      EXPECT_TRUE(rank.is_due(sum_of(contributions[0]), within(1), number));
+      EXPECT_TRUE(rank.is_due(sum_of(contributions[0]), within(1), kCount, number));
     }
     measure(ranks, contributions, within(1), number);
   }
   for (uint64_t number = 0; number < 1000; ++number) {
     for (const ErrorSamples& rank : ranks) {
-      EXPECT_EQ(rank.is_due(sum_of(contributions[0]), within(1), number),
-                ranks[0].is_due(sum_of(contributions[0]), within(1), number));
+      EXPECT_EQ(rank.is_due(sum_of(contributions[0]), within(1), kCount, number),
+                ranks[0].is_due(sum_of(contributions[0]), within(1), kCount, number));
     }
   }
 }
@@ -273,13 +282,13 @@ TEST(ErrorSamples, SitesBeyondTheRoomAreMeasuredByLotOnly) {
   for (size_t i = 0; i <= ErrorSamples::kSitesKept; ++i) names.push_back(std::to_string(i));
   for (size_t i = 0; i < ErrorSamples::kSitesKept; ++i) {
     for (uint64_t number = 0; number < 2; ++number) {
-      EXPECT_TRUE(ranks[0].is_due(arguments, within(1, names[i]), number));
+      EXPECT_TRUE(ranks[0].is_due(arguments, within(1, names[i]), arguments.count, number));
       measure(ranks, ones, within(1, names[i]), number);
     }
   }
   size_t due = 0;
   for (uint64_t number = 0; number < 2560; ++number) {
-    due += ranks[0].is_due(arguments, within(1, names.back()), number) ? 1 : 0;
+    due += ranks[0].is_due(arguments, within(1, names.back()), arguments.count, number) ? 1 : 0;
   }
   EXPECT_LT(due, 30U);
   // One that the lot fell on takes the place of the one measured longest ago.

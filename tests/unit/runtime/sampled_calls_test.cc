@@ -28,6 +28,7 @@ using Arrays = std::vector<std::vector<float>>;
 constexpr uint64_t kSeed = 20266;
 constexpr size_t kCount = 20'000;
 constexpr size_t kChannels = 400;
+constexpr double kExactAlone = 1e-12;
 
 struct Ending {
   std::latch done{1};
@@ -101,6 +102,18 @@ class SampledCallsTest : public testing::Test {
       for (size_t i = 7; i < array.size(); i += 50) array[i] *= 30;
     }
     return values;
+  }
+
+  // Until a call leaves what is known of the channels as it is, exact ones all of them.
+  void learn_until_judged(const Arrays& values) {
+    std::vector<std::byte> before;
+    for (int step = 0; step < 3000; ++step) {
+      sum(values, kExactAlone, 7, "auto", kChannels);
+      std::vector<std::byte> known = world_->save_flatten().value();
+      if (known == before) return;
+      before = std::move(known);
+    }
+    FAIL() << "all calls teach";
   }
 
   std::vector<int64_t> devices_ = {0, 1, 2, 3};
@@ -191,19 +204,37 @@ TEST_F(SampledCallsTest, FlattenOnceTheSiteKnowsItsChannels) {
 // flatten do it only until a sample has judged those that do, and when they are sampled for.
 TEST_F(SampledCallsTest, LearnChannelsOnlyUntilTheyWereJudged) {
   const Arrays values = uneven_values();
-  constexpr double kExactAlone = 1e-12;
-  std::vector<std::vector<std::byte>> known;
-  for (int step = 0; step < 4; ++step) {
+  const auto known_after = [&] {
     sum(values, kExactAlone, 7, "auto", kChannels);
     EXPECT_EQ(world_->choices()[0].codec, "exact");
-    known.push_back(world_->save_flatten().value());
+    return world_->save_flatten().value();
+  };
+  const std::vector<std::byte> first = known_after();
+  EXPECT_NE(first, known_after());
+  learn_until_judged(values);
+  const std::vector<std::byte> known = world_->save_flatten().value();
+  for (int step = 0; step < 4; ++step) EXPECT_EQ(known, known_after());
+}
+
+// A call that one device has begun before a reset must not teach on the others alone.
+TEST_F(SampledCallsTest, TeachAlikeOnBothSidesOfAReset) {
+  const Arrays values = uneven_values();
+  learn_until_judged(values);
+  ++key_;
+  Arrays outputs(values.size(), std::vector<float>(kCount));
+  std::vector<Ending> endings(values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (i + 1 == values.size()) {
+      EXPECT_TRUE(world_->reset_flatten().ok());
+    }
+    KeyedCall made = call(i, key_, values[i], outputs[i], kExactAlone);
+    made.options.channels = kChannels;
+    world_->start(made, end, &endings[i]);
   }
-  EXPECT_NE(known[0], known[1]) << "the second call is sampled for";
-  EXPECT_EQ(known[1], known[2]);
-  EXPECT_EQ(known[2], known[3]);
-  ASSERT_TRUE(world_->reset_flatten().ok());
-  sum(values, kExactAlone, 7, "auto", kChannels);
-  EXPECT_EQ(known[0], world_->save_flatten().value()) << "a reset site learns again";
+  for (Ending& ending : endings) {
+    ending.done.wait();
+    EXPECT_TRUE(ending.status.ok()) << ending.status.to_string();
+  }
 }
 
 // What was sampled by factors that are gone would allow codecs that need them.
