@@ -71,10 +71,10 @@ struct CallOptions {
   int64_t timeout_ms = 0;
   // The largest error that may come of a codec. With "auto", of sums, those of a list of tensors
   // taken together: ||result - exact|| / ||exact||, in samples of recent calls of the site (below;
-  // also of the same lengths, type and operation). The first two calls of a site and then one in 16
-  // (of fewer than 65,536 values: in 256) take a sample: they exchange 33 KB in the group before
-  // they start, and wait for it. Elsewhere: of each value,
-  // as a part of (ranks * the largest magnitude that any rank holds), guaranteed: a named codec
+  // also of the same lengths, type and operation). The first two calls of a site and then one in
+  // 2^24 / values (of the whole list; at least one in 256, at most one in 16) take a sample: they
+  // exchange 33 KB in the group before they start, and wait for it. Elsewhere: of each value, as a
+  // part of (ranks * the largest magnitude that any rank holds), guaranteed: a named codec
   // that cannot is an error, and "auto" leaves it out. 0: what int8/128 guarantees (and exact where
   // values are only copied).
   double max_rel_error = 0;

@@ -92,7 +92,7 @@ class CommunicatorImpl {
   struct Settled {
     CallOptions options;
     std::shared_ptr<const TakenPath> path;  // what options.codec views; null: the caller's text
-    Settling settling;                      // null: whatever it takes, it does not flatten
+    Settling settling;                      // null: samples do not let it flatten
     bool teaches = false;                   // its sum, the site's channels
   };
   // Tunes the group first where that is needed. `tensors`: of a coalesced call; `arguments` are

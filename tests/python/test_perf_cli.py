@@ -314,7 +314,7 @@ def test_named_candidates_are_one_contender(tmp_path: Path) -> None:
     exact, chosen = rows_of(path)
     assert chosen["codec"] == "auto:int8/128|int5/64"
     assert chosen["wrong"] == 0 and 0.01 < chosen["rel_error"] < 0.2
-    # 5.25 of 32 bits; one call in sixteen, by lot, sends 8 runs of 512 doubles before (and 4 of
+    # 5.25 of 32 bits; one call in 64, by lot, sends 8 runs of 512 doubles before (and 4 of
     # what they say). int8 would be 8.125 bits: 0.254.
     sample_bytes = 8 * (8 * 512 + 4)
     assert chosen["wire_bytes"] - 0.165 * exact["wire_bytes"] <= sample_bytes

@@ -47,8 +47,8 @@ class ErrorSamples {
   static constexpr size_t kRunValues = 512;  // whole blocks of most codecs of the ladder
   static constexpr size_t kSitesKept = 64;
   // Measuring takes about a millisecond, whatever the length. Of 1 Mi values and more every 16th
-  // call is measured, of 64 Ki and less, whose exact sums take 40 us in shared memory, every 256th:
-  // what samples cost stays below a fifth of an exact sum there.
+  // call is measured, of 64 Ki, whose exact sums take 40 us in shared memory, and less every 256th:
+  // 4 us a call at most.
   static constexpr uint64_t calls_per_sample(size_t count) {
     constexpr size_t kValuesPerSample = size_t{16} << 20;
     return std::clamp<uint64_t>(kValuesPerSample / std::max<size_t>(count, 1), 16, 256);
@@ -61,9 +61,8 @@ class ErrorSamples {
   static constexpr size_t kDigests = 2;
 
   // Whether the call is to be measured, of an input of `count` values, whose number in its group is
-  // `call`: until its site (named
-  // by the options; one for each length, type, operation and collective) was twice, while there is
-  // room for sites; and by lot, one call in calls_per_sample().
+  // `call`: until its site (named by the options; one for each length, type, operation and
+  // collective) was twice, while there is room for sites; and by lot, one in calls_per_sample().
   [[nodiscard]] bool is_due(const CallArguments& arguments, const CallOptions& options,
                             size_t count, uint64_t call) const;
 

@@ -192,6 +192,44 @@ TEST_P(SampledRungs, FlattenWhereChannelsAreKnown) {
   EXPECT_LE(whole_error(*rung(behind).codec, contributions, &channels), 0.033);
 }
 
+// Until then all calls of a site teach (has_judged_channels()).
+TEST_P(SampledRungs, ChannelsAreJudgedByAsManyRowsAsAreRemembered) {
+  const auto contributions = data_of("act", GetParam());
+  const Values sums = exact_sum(contributions);
+  Group group(GetParam());
+  const auto judged = [&] {
+    const bool first = group.samples[0].has_judged_channels(sum_of(sums), within(1));
+    for (const ErrorSamples& rank : group.samples) {
+      EXPECT_EQ(rank.has_judged_channels(sum_of(sums), within(1)), first);
+    }
+    return first;
+  };
+  const auto taught = [&](size_t rows) {
+    ChannelState state(kChannels);
+    state.observe(sums.data(), rows * kChannels, DataType::kFloat32, 1);
+    return state;
+  };
+  const ChannelState few = taught(ChannelState::kRowsRemembered - 1);
+  const ChannelState enough = taught(ChannelState::kRowsRemembered);
+  EXPECT_FALSE(judged());
+  group.sample(contributions, within(1));
+  EXPECT_FALSE(judged()) << "nothing was known";
+  group.sample(contributions, within(1), &few);
+  EXPECT_FALSE(judged());
+  auto poisoned = contributions;
+  for (float& value : poisoned[0]) value = std::numeric_limits<float>::infinity();
+  group.sample(poisoned, within(1), &enough);
+  EXPECT_FALSE(judged()) << "a sample that is not finite judges nothing";
+  group.sample(contributions, within(1), &enough);
+  EXPECT_TRUE(judged());
+  for (ErrorSamples& rank : group.samples) rank.forget_channels();
+  EXPECT_TRUE(judged()) << "by samples alone it changes, which all ranks take alike";
+  std::vector<const ChannelState*> channels(GetParam(), &enough);
+  channels.back() = &few;
+  group.sample(contributions, within(1), channels);
+  EXPECT_FALSE(judged()) << "ranks knew different things";
+}
+
 TEST_P(SampledRungs, RanksThatKnowOtherThingsDoNotFlatten) {
   const auto contributions = data_of("act", GetParam());
   const ChannelState one = taught_by(exact_sum(contributions));
