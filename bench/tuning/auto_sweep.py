@@ -116,8 +116,7 @@ def main() -> int:
     arguments = ["--ranks", options.ranks]
     arguments += ["--transport", options.transport] if options.transport else []
     arguments += ["--link", options.link] if options.link else []
-    if options.max_rel_error:
-        arguments += ["--max-rel-error", options.max_rel_error]
+    arguments += ["--max-rel-error", options.max_rel_error] if options.max_rel_error else []
     table: list[dict[str, Any]] = []
     print("| f32 | exact | auto | auto took | auto over exact | |\n|---|---|---|---|---|---|")
     for low, high, iterations in BANDS:

@@ -113,10 +113,9 @@ class CommunicatorImpl {
   Status tune_once();                                       // unless it is tuned
   Status tune_locked(bool fresh, const RunCall& run_call);  // with tuning_mutex_ held
   // Has the group measure what codecs do to the call's values if that is due. Blocks then, as
-  // tuning does, and lowers what is left of the call's time. Whether its sum is to teach the site's
-  // channels.
-  Result<bool> sample_errors(const PathContext& context, const CallArguments& arguments,
-                             std::span<const TensorRef> tensors, CallOptions& call_options);
+  // tuning does, and lowers what is left of the call's time. Settles whether its sum teaches.
+  Status sample_errors(const PathContext& context, const CallArguments& arguments,
+                       std::span<const TensorRef> tensors, Settled& settled);
   // With choice_mutex_ held. The context views table_.
   [[nodiscard]] PathContext choice_context(const CallArguments& arguments,
                                            const CallOptions& call_options) const;

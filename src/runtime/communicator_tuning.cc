@@ -73,9 +73,7 @@ Result<CommunicatorImpl::Settled> CommunicatorImpl::settle(const CallArguments& 
   if (needs_tuning(context, arguments, call_options)) TERSUM_RETURN_IF_ERROR(tune_once());
   if (wants_samples(context, arguments, call_options)) {
     if (may_flatten(context, arguments, call_options)) settled.settling = begin_settling();
-    const Result<bool> teaches = sample_errors(context, arguments, tensors, settled.options);
-    if (!teaches.ok()) return teaches.status();
-    settled.teaches = teaches.value();
+    TERSUM_RETURN_IF_ERROR(sample_errors(context, arguments, tensors, settled));
   }
   Result<std::shared_ptr<const TakenPath>> path = remembered_path(arguments, call_options);
   if (!path.ok()) return path.status();
@@ -91,10 +89,10 @@ CommunicatorImpl::Settling CommunicatorImpl::begin_settling() {
   return Settling(this);
 }
 
-Result<bool> CommunicatorImpl::sample_errors(const PathContext& context,
-                                             const CallArguments& arguments,
-                                             std::span<const TensorRef> tensors,
-                                             CallOptions& call_options) {
+Status CommunicatorImpl::sample_errors(const PathContext& context, const CallArguments& arguments,
+                                       std::span<const TensorRef> tensors, Settled& settled) {
+  CallOptions& call_options = settled.options;
+  const bool flattens = settled.settling != nullptr;
   const bool is_list = arguments.tensors != 0;
   TERSUM_RETURN_IF_ERROR(is_list ? CoalescedCall::check(tensors, call_options)
                                  : check_call(*member_, arguments, call_options));
@@ -107,7 +105,6 @@ Result<bool> CommunicatorImpl::sample_errors(const PathContext& context,
   };
   const std::lock_guard one_at_a_time(sampling_mutex_);
   const size_t count = is_list ? list_values(tensors) : whole_count(context, arguments);
-  const bool flattens = may_flatten(context, arguments, call_options);
   uint64_t call = 0;
   {
     const std::lock_guard lock(member_->mutex);
@@ -116,7 +113,8 @@ Result<bool> CommunicatorImpl::sample_errors(const PathContext& context,
   {
     const std::lock_guard lock(choice_mutex_);
     if (!samples_.is_due(arguments, call_options, count, call)) {
-      return flattens && !samples_.has_judged_channels(arguments, call_options);
+      settled.teaches = flattens && !samples_.has_judged_channels(arguments, call_options);
+      return {};
     }
   }
   const Result<PlanErrorTerms> terms = error_terms(context, arguments, call_options);
@@ -141,7 +139,8 @@ Result<bool> CommunicatorImpl::sample_errors(const PathContext& context,
   const std::lock_guard lock(choice_mutex_);
   samples_.learn(arguments, call_options, count, call, message, terms.value(), context.size,
                  channels.get());
-  return flattens;
+  settled.teaches = flattens;
+  return {};
 }
 
 Result<std::shared_ptr<const TakenPath>> CommunicatorImpl::remembered_path(

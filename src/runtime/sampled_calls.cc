@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "plan/collective_rules.h"
 #include "runtime/deadline.h"
 #include "runtime/group_id.h"
 #include "runtime/progress.h"
@@ -48,7 +47,6 @@ void SampledCalls::start(const CallArguments& arguments, const CallOptions& opti
   call.options.codec = codecs.value()->spec;
   call.options.site = {};
   call.may_flatten = may_flatten(context_of(*member_), arguments, call.options);
-  call.teaches = call.may_flatten;
   {
     const std::lock_guard lock(mutex_);
     sites_[arguments.site].waiting.push_back(call);
@@ -129,10 +127,13 @@ std::optional<SampledCalls::Call> SampledCalls::take_next(uint64_t site, std::st
   of.waiting.pop_front();
   of.is_settling = true;
   of.is_learning = call.may_flatten;
-  if (!wants_samples(context_of(*member_), call.arguments, call.options)) {
+  const PathContext context = context_of(*member_);
+  const size_t count = whole_count(context, call.arguments);
+  if (!wants_samples(context, call.arguments, call.options)) {
     codec = kExact;
-  } else if (of.samples.is_due(call.arguments, call.options, whole_count(call), call.key)) {
+  } else if (of.samples.is_due(call.arguments, call.options, count, call.key)) {
     codec = {};
+    call.teaches = call.may_flatten;
   } else {
     codec = choose(of, call);
     call.teaches =
@@ -168,7 +169,7 @@ Status SampledCalls::sum_samples(uint64_t site, const Call& call,
   sampling->self = shared_from_this();
   sampling->site = site;
   sampling->call = call;
-  sampling->count = whole_count(call);
+  sampling->count = whole_count(context_of(*member_), call.arguments);
   const Result<PlanErrorTerms> terms =
       error_terms(context_of(*member_), call.arguments, call.options);
   if (!terms.ok()) return terms.status();
@@ -211,10 +212,6 @@ void SampledCalls::on_sampled(void* context, const Status& status) {
   }
   self.settled(sampling->site);
   self.go_on(sampling->site);
-}
-
-size_t SampledCalls::whole_count(const Call& call) const {
-  return call.arguments.count * part_count(call.arguments.collective, member_->size());
 }
 
 std::string_view SampledCalls::choose(Site& site, const Call& call) const {

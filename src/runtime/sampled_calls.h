@@ -91,8 +91,6 @@ class SampledCalls : public std::enable_shared_from_this<SampledCalls> {
   // A sample that could not be taken ends its call.
   void give_up(uint64_t site, const Call& call, const Status& status);
   static void on_sampled(void* context, const Status& status);
-  // Values of the input of all ranks' parts.
-  [[nodiscard]] size_t whole_count(const Call& call) const;
   // Requires mutex_.
   std::string_view choose(Site& site, const Call& call) const;
   void run(const Call& call, std::string_view codec);

@@ -45,7 +45,9 @@ class SlicePass : public SliceTiles {
   // What encode() would send of integers under powers of two: `scales`, and codes in `memory`.
   void quantize(const float* values, size_t tile, TileMemory& memory, std::byte* scales) const {
     write_scales(values, tile, 0, false, nullptr, memory, scales);
-    kernels_.quantize(format_, values, padded(tile), memory.scales, memory.own_codes());
+    uint8_t* const own_codes = memory.own_codes();
+    memory.read = own_codes;
+    kernels_.quantize(format_, values, padded(tile), memory.scales, own_codes);
   }
 
   // As decode_codes(), added to `values`.
@@ -263,7 +265,7 @@ class SliceSum {
     for (size_t w = 0; w < args_.wire_count; ++w) {
       total.align(pass_.scales_of(tile, args_.wires[w]));
     }
-    if (args_.own != nullptr) total.add(own.own_codes(), own_scales);
+    if (args_.own != nullptr) total.add(own.read, own_scales);
     for (size_t w = 0; w < args_.wire_count; ++w) {
       pass_.read_codes(args_.wires[w], tile, memory);
       total.add(memory.read, pass_.scales_of(tile, args_.wires[w]));
