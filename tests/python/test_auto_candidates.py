@@ -79,8 +79,10 @@ def test_other_data_take_a_dearer_codec(run_group: Run) -> None:
     codec = "auto:int6/128+flatten|int8/32"
 
     def body(group: tersum.Communicator) -> list[tuple[str, float]]:
-        seen = []
-        for step in range(200):
+        seen: list[tuple[str, float]] = []
+        for step in range(5000):  # one call in 204 looks, by lot
+            if len(seen) > 14 and seen[-5][0] != seen[9][0]:
+                break
             x = activations(group.rank, step)
             if step >= 10 and group.rank == 1:  # sums of a tenth lose as much as before
                 x = (0.1 * x - activations(0, step)).astype(np.float32)
@@ -95,7 +97,7 @@ def test_other_data_take_a_dearer_codec(run_group: Run) -> None:
     assert first == second
     codecs = [codec for codec, _ in first]
     assert set(codecs[1:10]) == {"int6/128+flatten"}
-    noticed = next(step for step in range(10, 200) if codecs[step] != codecs[9])
+    noticed = next(step for step in range(10, len(codecs)) if codecs[step] != codecs[9])
     assert first[noticed - 1][1] > allowed
     assert codecs[noticed] in ("int8/32", "exact")
     assert all(error <= 1.1 * allowed for _, error in first[noticed : noticed + 4])
