@@ -7,11 +7,15 @@ Prints each command before it runs, writes FOLDER/NAME.json for each measurement
 FOLDER/machine.json; plot_report.py draws them. What needs root (network namespaces), the build's
 benchmarks or the programs of other libraries and finds none is skipped, with the reason; what
 fails is reported, and the others go on. Exit status 1 if anything failed, 2 for wrong options.
+
+With --cores near (or far) a command waits until this machine's CPUs share a last-level cache (or do
+not), and is repeated if a hypervisor has moved them meanwhile.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import shlex
@@ -25,6 +29,7 @@ from machine_facts import machine_facts
 from report_measurements import measurements
 from report_needs import Folders, libraries_of, why_not
 from report_parts import BENCH, Measurement, Part
+from report_placement import PLACES, run_at_place
 from report_wires import SWEEP, TOPOLOGY, predicted_seconds
 
 from tersum.cli.perf_peers import DEFAULT_FOLDER
@@ -80,8 +85,8 @@ def _missing_libraries(part: Part, folders: Folders, rows: Rows) -> list[str]:
     return reasons + [f"{name} failed: see above" for name in libraries if name not in measured]
 
 
-def measure(measurement: Measurement, folders: Folders, folder: Path) -> Outcome:
-    """Runs all commands and writes the rows of those that could run."""
+def measure(measurement: Measurement, folders: Folders, folder: Path, cores: str = "") -> Outcome:
+    """Runs all commands and writes the rows of those that could run; ``cores``: see above."""
     out = folder / f"{measurement.name}.json"
     out.unlink(missing_ok=True)  # rows of another day must not pass for today's
     rows: Rows = []
@@ -94,7 +99,10 @@ def measure(measurement: Measurement, folders: Folders, folder: Path) -> Outcome
         if reason := why_not(part, folders):
             skipped.append(where + reason)
             continue
-        got, failure = _run(part, folders, folder / f"{measurement.name}.part-{number}")
+        json_file = folder / f"{measurement.name}.part-{number}"
+        run = functools.partial(_run, part, folders, json_file)
+        (got, failure), moved = run_at_place(run, cores)
+        missing += [where + moved] if moved else []
         failed += [where + failure] if failure else []
         missing += [where + text for text in _missing_libraries(part, folders, got)]
         rows += got
@@ -157,6 +165,7 @@ def main() -> int:
     parser.add_argument(
         "--peers", type=Path, default=tree / DEFAULT_FOLDER, help=f"default {DEFAULT_FOLDER}"
     )
+    parser.add_argument("--cores", choices=PLACES, default="", help="wait for them; default: as is")
     parser.add_argument("--date", default="", help="of today; default: that of git's HEAD")
     options = parser.parse_args()
     folders = Folders(options.build, options.peers)
@@ -174,7 +183,7 @@ def main() -> int:
     outcomes = []
     for measurement in chosen:
         print(_heading(measurement), flush=True)
-        outcomes.append(measure(measurement, folders, options.folder))
+        outcomes.append(measure(measurement, folders, options.folder, options.cores))
     _print_summary(outcomes)
     return 1 if any(outcome.state == "failed" for outcome in outcomes) else 0
 

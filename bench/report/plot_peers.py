@@ -85,6 +85,18 @@ def _draw_panel(axes: Axes, rows: Rows, base: str) -> None:
     axes.set_xlabel("array on each rank (bytes)")
 
 
+def _apart(groups: dict[str, Rows]) -> str:
+    """How far the CPUs were from each other, where the rows tell."""
+    seen = [
+        distance
+        for rows in groups.values()
+        for row in rows
+        for distance in row.get("core_distances_ns") or ()
+        if distance is not None
+    ]
+    return f"; CPUs {min(seen):.0f} to {max(seen):.0f} ns apart" if seen else ""
+
+
 def draw_peers(transport: str, folder: Path, out: Path) -> list[Path]:
     """Returns what was written. NoRowsError if nothing was measured."""
     groups = read_groups(folder, [f"{transport}-{ranks}" for ranks in _RANKS])
@@ -113,7 +125,7 @@ def draw_peers(transport: str, folder: Path, out: Path) -> list[Path]:
         figure.suptitle(
             f"all_reduce of f32 through {_TRANSPORTS[transport]}: times of CPU libraries as "
             "multiples of tersum's (above 1: slower);\ntersum called from C++ where that was "
-            "measured, else from Python"
+            f"measured, else from Python{_apart(groups)}"
         )
         save(figure, path)
     return [path]

@@ -36,10 +36,11 @@ def why_not(part: Part, folders: Folders) -> str:
 
 
 def libraries_of(part: Part, peers: Path) -> tuple[list[str], list[str]]:
-    """The other libraries that take part in ``perf --compare all``, and why others do not."""
+    """The other libraries of ``perf --compare`` that can take part, and why others cannot."""
     asked = parse_perf(part)
     options = make_options(asked)
-    return choose_libraries(LIBRARIES, options, peers, asked.ranks, local=True, linked=False)
+    names = [name for name in LIBRARIES if {name, "all"} & set(asked.compare)]
+    return choose_libraries(names, options, peers, asked.ranks, local=True, linked=False)
 
 
 @functools.cache

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from tersum.cli import build_parser
+from tersum.cli.perf_options import LIBRARIES
 
 BENCH = Path(__file__).resolve().parents[1]
 
@@ -44,8 +45,9 @@ def perf(*arguments: str) -> Part:
     needs: list[Need] = []
     if "--link" in arguments or "--topology" in arguments:
         needs.append("namespaces")
-    if "--compare" in arguments and "all" in arguments[arguments.index("--compare") + 1].split(","):
-        needs.append("peers")
+    if "--compare" in arguments:
+        asked = set(arguments[arguments.index("--compare") + 1].split(","))
+        needs += ["peers"] if asked & {"all", *LIBRARIES} else []
     return Part("perf", arguments, needs=tuple(needs))
 
 

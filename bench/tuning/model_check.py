@@ -38,7 +38,7 @@ import tersum
 from tersum.cli.byte_sizes import format_bytes, parse_bytes
 from tersum.cli.perf_binding import BINDINGS, Cpus, binding_text, cpus_by_rank
 from tersum.cli.perf_data import make_values
-from tersum.cli.perf_table import placement
+from tersum.cli.perf_placement import measure_placement, placement_line
 
 SIZES = [(64 << 10) << (2 * step) for step in range(6)]
 CODECS = ("exact", "int8/128")
@@ -196,7 +196,8 @@ def main() -> int:
     for transport in options.transport.split(","):
         for ranks in map(int, options.ranks.split(",")):
             cpus = cpus_by_rank(ranks) if options.bind == "cores" else ()
-            print(f"\n{transport}, {ranks} ranks\n{placement()}")
+            place = placement_line(measure_placement())
+            print(f"\n{transport}, {ranks} ranks\n{place}")
             print(f"CPUs of each rank: {binding_text(cpus) or 'any'}", flush=True)
             sizes = run_group(Job(transport, ranks, options.seconds, cpus, wanted))
             print("\n| f32 | path | us | quarters | predicted | ratio |\n|---|---|---|---|---|---|")

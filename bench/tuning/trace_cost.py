@@ -28,7 +28,7 @@ import tersum
 from tersum.cli.byte_sizes import format_bytes
 from tersum.cli.perf_binding import Cpus
 from tersum.cli.perf_data import make_values
-from tersum.cli.perf_table import placement
+from tersum.cli.perf_placement import measure_placement, placement_line
 
 SIZES = (4 << 10, 64 << 10, 1 << 20)
 KINDS = ("off", "again", "on")
@@ -79,7 +79,7 @@ def main() -> int:
     """Prints the table."""
     options = make_parser().parse_args()
     os.environ.pop("TERSUM_TRACE", None)
-    print(placement(), flush=True)
+    print(placement_line(measure_placement()), flush=True)
     rows = measure(options.rounds)
     print("| f32 | no trace | again, over it | a trace, over it |\n|---|---|---|---|")
     for row in rows:

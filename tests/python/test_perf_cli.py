@@ -47,6 +47,7 @@ COLUMNS = [
     "wire_bytes",
     "rel_error",
     "wrong",
+    "core_distances_ns",
 ]
 SMALL = ["--min-bytes", "4K", "--max-bytes", "16K", "--iters", "3", "--warmup", "1"]
 
@@ -131,6 +132,8 @@ def test_json_has_exactly_the_columns(tmp_path: Path) -> None:
         assert row["count"] * 4 == row["bytes"]
         assert 0 < row["time_us_min"] <= row["time_us"] <= row["time_us_max"]
         assert row["predicted_us"] is None  # nobody tuned
+        assert len(row["core_distances_ns"]) == 2
+        assert all(ns is None or 1 < ns < 1e4 for ns in row["core_distances_ns"])
         # 2 ranks: the factor of bus bandwidth is 1.
         assert row["busbw_gb_s"] == pytest.approx(row["bytes"] / row["time_us"] / 1e3)
     assert rows[2]["wire_bytes"] == 16384 and rows[3]["wire_bytes"] == 16384 // 512 * 130
@@ -415,7 +418,8 @@ def test_link_rows_have_the_wire_bound(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     for row in rows_of(path):
-        assert list(row) == [*COLUMNS, "link_bits_per_s", "wire_bound_us", "wire_ratio"]
+        assert list(row)[:-1] == [*COLUMNS[:-1], "link_bits_per_s", "wire_bound_us", "wire_ratio"]
+        assert list(row)[-1] == COLUMNS[-1]
         assert row["link_bits_per_s"] == 200_000_000
         bound = row["wire_bytes"] * 8 * 1514 / 1448 / 200e6 * 1e6
         assert row["wire_bound_us"] == pytest.approx(bound)

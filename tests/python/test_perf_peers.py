@@ -16,11 +16,12 @@ import pytest
 
 import tersum
 from tersum import _core
-from tersum.cli import perf_rank, perf_table
+from tersum.cli import perf_rank
 from tersum.cli.command_error import CommandError
 from tersum.cli.perf_binding import cpus_by_rank
 from tersum.cli.perf_options import LIBRARIES
 from tersum.cli.perf_peers import DEFAULT_FOLDER, PEERS, Job, PeerJob, Turns, why_not
+from tersum.cli.perf_placement import Placement, farthest_ns, measure_placement, placement_line
 from tersum.cli.perf_rank import _turns
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -236,12 +237,19 @@ def test_a_batch_is_timed_as_one_over_its_calls(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_placement_names_a_distance_or_says_that_there_is_none() -> None:
-    line = perf_table.placement()
+    placement = measure_placement()
+    line = placement_line(placement)
     assert line.startswith("# placement: ")
-    assert ("ns one way" in line) == any(
-        _core.core_distance_ns(0, cpu) > 0 for cpu in os.sched_getaffinity(0)
-    ) or "single" in line
+    assert ("ns one way" in line) == (placement is not None)
+    assert (farthest_ns(placement) is None) == (placement is None)
+    assert len(os.sched_getaffinity(0)) == 1 or placement is not None
     assert _core.core_distance_ns(-1, 0) < 0
+
+
+def test_placement_tells_the_closest_from_the_most_distant_pair() -> None:
+    line = placement_line(Placement((25.4, "0-1"), (155.2, "0-4")))
+    assert "CPUs 0-1 25 ns one way for a cache line, CPUs 0-4 155 ns (" in line
+    assert farthest_ns(Placement((25.4, "0-1"), (155.26, "0-4"))) == 155.3
 
 
 def _why_outdated(name: str) -> str:
@@ -268,4 +276,4 @@ def test_a_real_library_sums_exactly(tmp_path: Path, name: str, transport: str) 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "skipped" not in done.stdout
     assert [row for row in libraries(rows) if row != "tersum"] == [name, name]
-    assert ("# placement: " in done.stdout) == (transport == "shm")
+    assert done.stdout.count("# placement: ") == 2

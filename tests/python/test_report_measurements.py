@@ -113,6 +113,17 @@ def test_absent_libraries_are_a_reason_to_skip(tmp_path: Path, empty: Folders, n
     assert not (tmp_path / f"{name}.json").exists()
 
 
+def test_spinning_libraries_are_called_less_often_and_beside_tersum() -> None:
+    parts = next(one for one in measurements() if one.name == "shm-8").parts
+    asked = [parse_perf(part) for part in parts]
+    assert [sorted(one.compare) for one in asked[:2]] == [
+        ["gloo", "openmpi", "tersum-c++"],
+        ["mpich", "oneccl"],
+    ]
+    assert asked[0].iters > 10 * asked[1].iters and len(asked) == 6
+    assert all(part.needs == ("peers",) for part in parts)
+
+
 def test_without_namespaces_wires_are_skipped(
     tmp_path: Path, empty: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:

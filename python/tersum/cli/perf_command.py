@@ -32,6 +32,7 @@ from tersum.cli.perf_options import (
     Skip,
 )
 from tersum.cli.perf_peers import DEFAULT_FOLDER
+from tersum.cli.perf_placement import farthest_ns, measure_placement, placement_line
 from tersum.cli.perf_rank import measure
 from tersum.cli.perf_spawn import run_local_ranks
 from tersum.cli.perf_worker import make_contenders, serve_counters
@@ -431,9 +432,7 @@ def _report(
     print(perf_table.heading(options, ranks, arguments.link), flush=True)
     for reason in skipped:
         print(f"# {reason}", flush=True)
-    shared_memory = ranks > 1 and options.transport != "tcp" and not arguments.link
-    if shared_memory:
-        print(perf_table.placement(), flush=True)
+    before = _look_at_placement(ranks)
     done: list[Row] = []
     for row in rows:
         if "wrong" not in row:
@@ -441,8 +440,9 @@ def _report(
             continue
         print(perf_table.line(row, options.redop), flush=True)
         done.append(row)
-    if shared_memory:  # a hypervisor moves its machines within minutes
-        print(perf_table.placement(), flush=True)
+    after = _look_at_placement(ranks)
+    for row in done:
+        row["core_distances_ns"] = (before, after)
     wrong = sum(row["wrong"] for row in done)
     print(perf_table.footer(done, wrong))
     if arguments.json:
@@ -452,6 +452,15 @@ def _report(
 
         _write(arguments.plot, lambda: perf_plot.draw(done, arguments.plot, arguments.link))
     return 1 if wrong else 0
+
+
+def _look_at_placement(ranks: int) -> float | None:
+    """Prints it; a single rank depends on none."""
+    if ranks == 1:
+        return None
+    placement = measure_placement()
+    print(placement_line(placement), flush=True)
+    return farthest_ns(placement)
 
 
 def _dump(rows: list[Row]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypedDict, final
+from typing import Any, NotRequired, TypedDict, final
 
 #: The collectives that move anything.
 OPS = (
@@ -112,6 +112,7 @@ class Row(TypedDict):
     wire_bytes: int
     rel_error: float  # rel-L2 against the sum in float64
     wrong: int  # elements outside the stated bound, or not the same on all ranks
+    core_distances_ns: NotRequired[tuple[float | None, float | None]]  # farthest; before and after
 
 
 class LinkRow(Row, total=False):

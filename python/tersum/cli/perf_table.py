@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 from collections.abc import Sequence
 from typing import cast
 
 import tersum
-from tersum import _core
 from tersum.cli.byte_sizes import format_bytes
 from tersum.cli.perf_binding import binding_text
 from tersum.cli.perf_options import LinkRow, PerfOptions, Row, sent_share
@@ -50,21 +47,6 @@ def heading(options: PerfOptions, ranks: int, link: str | None) -> str:
         "# " + " ".join(f"{unit:>{width}}" for _, width, unit in columns),
     ]
     return "\n".join(lines)
-
-
-def placement() -> str:
-    """How far the CPUs of this process are from each other, now: what shared memory depends on."""
-    cpus = sorted(os.sched_getaffinity(0))[:8]
-    pairs = list(itertools.combinations(cpus, 2))
-    distances = [_core.core_distance_ns(*pair) for pair in pairs]
-    known = [(ns, f"{a}-{b}") for ns, (a, b) in zip(distances, pairs, strict=True) if ns >= 0]
-    if not known:
-        return "# placement: a single CPU, or none that could be measured"
-    nearest, farthest = min(known), max(known)
-    text = f"CPUs {nearest[1]} {nearest[0]:.0f} ns one way for a cache line"
-    if farthest[1] != nearest[1]:
-        text += f", CPUs {farthest[1]} {farthest[0]:.0f} ns"
-    return f"# placement: {text} (about 50: they share a last-level cache; 250: they do not)"
 
 
 def line(row: Row, redop: str) -> str:
