@@ -27,6 +27,8 @@ _AUTO = {
     "auto-tcp": ("--transport", "tcp"),
     "auto-shm-within": ("--transport", "shm", "--max-rel-error", "1e-2"),
     "auto-tcp-within": ("--transport", "tcp", "--max-rel-error", "1e-2"),
+    "auto-shm-loose": ("--transport", "shm", "--max-rel-error", "7e-2"),
+    "auto-tcp-loose": ("--transport", "tcp", "--max-rel-error", "7e-2"),
     "auto-10gbit": ("--link", "10gbit", "--slow", "4"),
     "auto-5gbit": ("--link", "5gbit", "--slow", "4"),
     "auto-1gbit": ("--link", "1gbit", "--slow", "16"),

@@ -20,6 +20,7 @@
 #include "runtime/progress.h"
 #include "runtime/start_call.h"
 #include "runtime/tuning/choice_cache.h"
+#include "runtime/tuning/codec_cost.h"
 #include "runtime/tuning/error_samples.h"
 #include "runtime/tuning/path_choice.h"
 #include "runtime/tuning/tuner.h"
@@ -116,7 +117,9 @@ class CommunicatorImpl {
   // tuning does, and lowers what is left of the call's time. Settles whether its sum teaches.
   Status sample_errors(const PathContext& context, const CallArguments& arguments,
                        std::span<const TensorRef> tensors, Settled& settled);
+  [[nodiscard]] CodingPlace coding_place() const;  // of this rank
   // With choice_mutex_ held. The context views table_.
+  [[nodiscard]] PathContext unsampled_context() const;
   [[nodiscard]] PathContext choice_context(const CallArguments& arguments,
                                            const CallOptions& call_options) const;
   // Without it: choosing may take a while, and other calls go on meanwhile.

@@ -19,7 +19,7 @@ namespace tersum {
 namespace {
 
 ChoiceKey choice_key(const CallArguments& arguments, const CallOptions& call_options,
-                     const std::optional<SampledCodec>& sampled) {
+                     const std::optional<uint32_t>& sampled) {
   ChoiceKey key;
   key.collective = arguments.collective;
   key.type = arguments.type;
@@ -28,19 +28,20 @@ ChoiceKey choice_key(const CallArguments& arguments, const CallOptions& call_opt
   key.count = arguments.count;
   key.max_rel_error = call_options.max_rel_error;
   key.codec = call_options.codec;
-  if (sampled) key.sampled = sampled->codec;
+  if (sampled) key.sampled = uint64_t{*sampled} << 1 | 1;
   return key;
 }
 
 // What ErrorSamples::measure() says of the array that the list is, `count` values long.
 std::vector<double> measure_list(const CallArguments& arguments, std::span<const TensorRef> tensors,
-                                 const CallOptions& call_options, size_t count, uint64_t call) {
+                                 const CallOptions& call_options, size_t count, uint64_t call,
+                                 std::span<const double> coding) {
   const std::vector<std::byte> runs = list_runs(
       tensors, arguments.type, ErrorSamples::run_starts(count, call), ErrorSamples::kRunValues);
   CallArguments sampled = arguments;
   sampled.input = runs.data();
   const size_t values = runs.size() / element_bytes(arguments.type);
-  return ErrorSamples::measure(sampled, call_options, values, call);
+  return ErrorSamples::measure(sampled, call_options, values, call, nullptr, coding);
 }
 
 }  // namespace
@@ -126,9 +127,12 @@ Status CommunicatorImpl::sample_errors(const PathContext& context, const CallArg
           member_->flatten.copy_channels(text_digest(call_options.site), call_options.channels);
     });
   }
+  const Result<const AutoCodecs*> codecs = find_auto_codecs(call_options.codec);
+  if (!codecs.ok()) return codecs.status();
+  const std::vector<double> coding = coding_costs(*codecs.value(), coding_place());
   std::vector<double> message =
-      is_list ? measure_list(arguments, tensors, call_options, count, call)
-              : ErrorSamples::measure(arguments, call_options, count, call, channels.get());
+      is_list ? measure_list(arguments, tensors, call_options, count, call, coding)
+              : ErrorSamples::measure(arguments, call_options, count, call, channels.get(), coding);
   CallOptions exactly;
   exactly.codec = "exact";
   exactly.timeout_ms = left_ms();
@@ -150,9 +154,14 @@ Result<std::shared_ptr<const TakenPath>> CommunicatorImpl::remembered_path(
   std::shared_ptr<const TuningTable> table;
   {
     const std::lock_guard lock(choice_mutex_);
-    context = choice_context(arguments, call_options);
-    key = choice_key(arguments, call_options, context.sampled);
+    context = unsampled_context();
+    std::optional<uint32_t> sampled;
+    if (wants_samples(context, arguments, call_options)) {
+      sampled = samples_.within_bits(arguments, call_options, call_options.max_rel_error);
+    }
+    key = choice_key(arguments, call_options, sampled);
     if (auto known = choices_.find(key)) return known;
+    context = choice_context(arguments, call_options);
     table = table_;  // what the context views, until the choice is made
   }
   Result<PathChoice> choice = choose_path(context, arguments, call_options);
@@ -164,11 +173,15 @@ Result<std::shared_ptr<const TakenPath>> CommunicatorImpl::remembered_path(
   return choices_.add(key, std::move(path));
 }
 
+PathContext CommunicatorImpl::unsampled_context() const {
+  return {member_->size(), member_->topology.get(), table_.get(), &rules_, {}};
+}
+
 PathContext CommunicatorImpl::choice_context(const CallArguments& arguments,
                                              const CallOptions& call_options) const {
-  PathContext context{member_->size(), member_->topology.get(), table_.get(), &rules_, {}};
+  PathContext context = unsampled_context();
   if (wants_samples(context, arguments, call_options)) {
-    context.sampled = samples_.cheapest(arguments, call_options, call_options.max_rel_error);
+    context.sampled = samples_.within(arguments, call_options, call_options.max_rel_error);
   }
   return context;
 }
@@ -200,11 +213,14 @@ Result<PathChoice> CommunicatorImpl::choose(const CallArguments& arguments,
   return choice;
 }
 
+CodingPlace CommunicatorImpl::coding_place() const {
+  return {member_->size(), ranks_together_, cpus_of_ranks(ranks_together_)};
+}
+
 void CommunicatorImpl::expect_time(const TuningTable* table, const CallArguments& arguments,
                                    PlanKind plan, PathChoice& choice) const {
   if (table == nullptr) return;
-  const CodingPlace place{member_->size(), ranks_together_, cpus_of_ranks(ranks_together_)};
-  const auto seconds = expected_seconds(*table, place, arguments, choice.codec, plan);
+  const auto seconds = expected_seconds(*table, coding_place(), arguments, choice.codec, plan);
   if (seconds) choice.seconds = *seconds;
 }
 

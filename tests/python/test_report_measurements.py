@@ -34,7 +34,8 @@ NAMES = [
     *("sweep-torus2x2", "sweep-torus2x4", "sweep-mesh4", "sweep-star8", "sweep-torus2x2x2"),
     *("sweep-two-hosts-of-two", "link-1gbit", "link-5gbit", "tcp-2", "tcp-4", "shm-2", "shm-4"),
     *("shm-8", "auto-shm", "auto-tcp", "auto-10gbit", "auto-5gbit", "auto-1gbit"),
-    *("auto-shm-within", "auto-tcp-within", "kernels", "floors", "model", "calls"),
+    *("auto-shm-within", "auto-tcp-within", "auto-shm-loose", "auto-tcp-loose", "kernels"),
+    *("floors", "model", "calls"),
     *("codecs-1gbit", "tracing"),
 ]
 PARSERS: dict[str, Any] = {

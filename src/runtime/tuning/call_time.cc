@@ -6,6 +6,17 @@
 #include "runtime/tuning/tuning_codecs.h"
 
 namespace tersum {
+namespace {
+
+// Of a codec that tuning measured.
+std::optional<double> measured_seconds(const TuningTable& table, size_t float_bytes,
+                                       const Codec& codec, PlanKind plan) {
+  const auto& measured = tuning_codecs();
+  const auto same = std::find(measured.begin(), measured.end(), codec.spec().to_string());
+  return same == measured.end() ? std::nullopt : table.seconds({*same, plan}, float_bytes);
+}
+
+}  // namespace
 
 std::optional<double> expected_seconds(const TuningTable& table, const CodingPlace& place,
                                        const CallArguments& arguments, std::string_view codec,
@@ -19,17 +30,26 @@ std::optional<double> expected_seconds(const TuningTable& table, const CodingPla
                          arguments.count * element_bytes(arguments.type));
   }
   const size_t bytes = arguments.count * sizeof(float);
-  const std::string spec = found.value()->spec().to_string();
-  const auto& measured = tuning_codecs();
-  const auto same = std::find(measured.begin(), measured.end(), spec);
-  if (same != measured.end()) {
-    if (const auto seconds = table.seconds({*same, plan}, bytes)) return seconds;
-  }
+  if (const auto seconds = measured_seconds(table, bytes, *found.value(), plan)) return seconds;
   const Result<CodecCost> cost = measured_codec_cost(*found.value(), place);
   if (!cost.ok()) return std::nullopt;
   const Result<std::vector<CodecPrice>> prices = measured_codec_prices(place);
   if (!prices.ok()) return std::nullopt;
   return model_seconds(table.points(), plan, bytes, cost.value(), prices.value());
+}
+
+std::optional<double> agreed_seconds(const TuningTable& table, size_t float_bytes,
+                                     const Codec& codec, double coding_seconds,
+                                     std::span<const double> measured_coding, PlanKind plan) {
+  if (const auto seconds = measured_seconds(table, float_bytes, codec, plan)) return seconds;
+  std::vector<CodecPrice> prices;
+  for (size_t i = 0; i < measured_coding.size(); ++i) {
+    const std::string_view name = tuning_codecs()[i];
+    prices.push_back({name, {tuning_wire_ratio(name), measured_coding[i]}});
+  }
+  const auto bytes = static_cast<double>(float_bytes);
+  const double wire_ratio = static_cast<double>(codec.wire_bytes(float_bytes / 4)) / bytes;
+  return model_seconds(table.points(), plan, float_bytes, {wire_ratio, coding_seconds}, prices);
 }
 
 }  // namespace tersum

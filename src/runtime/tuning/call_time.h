@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "runtime/start_call.h"
@@ -18,5 +19,11 @@ namespace tersum {
 std::optional<double> expected_seconds(const TuningTable& table, const CodingPlace& place,
                                        const CallArguments& arguments, std::string_view codec,
                                        PlanKind plan);
+
+// The same of `codec`, whose kernels take `coding_seconds` per byte of float32, where those of
+// tuning_codecs() take `measured_coding`: what ranks agree on, they all come to the same time.
+std::optional<double> agreed_seconds(const TuningTable& table, size_t float_bytes,
+                                     const Codec& codec, double coding_seconds,
+                                     std::span<const double> measured_coding, PlanKind plan);
 
 }  // namespace tersum

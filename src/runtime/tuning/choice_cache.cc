@@ -14,7 +14,7 @@ size_t ChoiceCache::Hash::operator()(const ChoiceKey& key) const {
   digest = mix_bits(digest ^ mix_bits(key.count + 1));
   digest = mix_bits(digest ^ std::hash<double>()(key.max_rel_error));
   digest = mix_bits(digest ^ std::hash<std::string_view>()(key.codec));
-  return mix_bits(digest + std::hash<std::string_view>()(key.sampled));
+  return mix_bits(digest + key.sampled);
 }
 
 std::shared_ptr<const TakenPath> ChoiceCache::find(const ChoiceKey& key) const {
@@ -27,10 +27,8 @@ std::shared_ptr<const TakenPath> ChoiceCache::add(const ChoiceKey& key, TakenPat
   if (auto known = find(key)) return known;
   auto entry = std::make_shared<Entry>();
   entry->codec = key.codec;
-  entry->sampled = key.sampled;
   entry->key = key;
   entry->key.codec = entry->codec;
-  entry->key.sampled = entry->sampled;
   entry->path = std::move(path);
   if (kept_.size() < kKept) {
     kept_.push_back(entry);

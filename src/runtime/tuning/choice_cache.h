@@ -28,9 +28,9 @@ struct ChoiceKey {
   size_t count = 0;
   double max_rel_error = 0;
   std::string_view codec;
-  // What recent samples allow; empty: nothing is known. Its error does not count: it changes from
-  // sample to sample, and what is taken does not.
-  std::string_view sampled;
+  // The codecs that recent samples allow, as bits above a 1; 0: nothing is known. Their errors do
+  // not count: they change from sample to sample, and what is taken does not.
+  uint64_t sampled = 0;
 
   bool operator==(const ChoiceKey&) const = default;
 };
@@ -54,8 +54,7 @@ class ChoiceCache {
 
  private:
   struct Entry {
-    std::string codec;    // what key.codec views
-    std::string sampled;  // likewise
+    std::string codec;  // what key.codec views
     ChoiceKey key;
     TakenPath path;
   };

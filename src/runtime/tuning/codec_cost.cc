@@ -37,6 +37,18 @@ Result<CodingSeconds> remembered_kernels(const std::string& spec) {
   return seconds;
 }
 
+double coding_cost(std::string_view spec, const CodingPlace& place) {
+  std::string timed(spec);
+  constexpr std::string_view kFlatten = "+flatten";
+  if (const size_t at = timed.find(kFlatten); at != std::string::npos) {
+    timed.replace(at, kFlatten.size(), "+hadamard");
+  }
+  const Result<const Codec*> codec = find_codec(timed, DataType::kFloat32, ReduceOp::kSum);
+  if (!codec.ok()) return 0;
+  const Result<CodecCost> cost = measured_codec_cost(*codec.value(), place);
+  return cost.ok() ? cost.value().seconds_per_byte : 0;
+}
+
 }  // namespace
 
 double coding_seconds_per_byte(const CodingSeconds& kernels, const CodingPlace& place) {
@@ -55,6 +67,13 @@ Result<CodecCost> measured_codec_cost(const Codec& codec, const CodingPlace& pla
   constexpr double kBytes = kValues * sizeof(float);
   const auto wire_bytes = static_cast<double>(codec.wire_bytes(kValues));
   return CodecCost{wire_bytes / kBytes, coding_seconds_per_byte(kernels.value(), place)};
+}
+
+std::vector<double> coding_costs(const AutoCodecs& list, const CodingPlace& place) {
+  std::vector<double> costs;
+  for (const std::string_view spec : tuning_codecs()) costs.push_back(coding_cost(spec, place));
+  for (const AutoCodec& codec : list.codecs) costs.push_back(coding_cost(codec.spec, place));
+  return costs;
 }
 
 Result<std::vector<CodecPrice>> measured_codec_prices(const CodingPlace& place) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "codec/codec.h"
+#include "runtime/tuning/auto_codecs.h"
 #include "runtime/tuning/time_model.h"
 
 namespace tersum {
@@ -33,6 +34,10 @@ double coding_seconds_per_byte(const CodingSeconds& kernels, const CodingPlace& 
 
 // kInvalidArgument: a codec whose kernels cannot be timed alone.
 Result<CodecCost> measured_codec_cost(const Codec& codec, const CodingPlace& place);
+
+// As CodecCost::seconds_per_byte, of tuning_codecs() and then of the list; 0 where a codec cannot
+// be timed. One that flattens is taken to cost what one that turns its values does: about as much.
+std::vector<double> coding_costs(const AutoCodecs& list, const CodingPlace& place);
 
 // Of tuning_codecs().
 Result<std::vector<CodecPrice>> measured_codec_prices(const CodingPlace& place);

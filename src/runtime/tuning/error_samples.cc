@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <span>
+#include <utility>
 
 #include "base/check.h"
 #include "base/mix_bits.h"
@@ -13,6 +14,7 @@
 #include "codec/kernels/outlier_selection.h"
 #include "codec/value_kind.h"
 #include "runtime/group_id.h"
+#include "runtime/tuning/tuning_codecs.h"
 
 namespace tersum {
 namespace {
@@ -151,7 +153,8 @@ bool ErrorSamples::is_due(const CallArguments& arguments, const CallOptions& opt
 
 std::vector<double> ErrorSamples::measure(const CallArguments& arguments,
                                           const CallOptions& options, size_t count, uint64_t call,
-                                          const ChannelState* channels) {
+                                          const ChannelState* channels,
+                                          std::span<const double> coding) {
   const ValueKind kind = value_kind(arguments.type);
   const ElementKernels& kernels = element_kernels();
   const AddedTerms added{options.residual, options.bias,
@@ -169,12 +172,16 @@ std::vector<double> ErrorSamples::measure(const CallArguments& arguments,
   const size_t whole = std::max<size_t>(count, arguments.tensors);
   const std::vector<AutoCodec>& codecs = codecs_of(options).codecs;
   std::vector<double> message(sample.begin(), sample.end());
-  message.reserve(sample.size() + codecs.size() + kDigests);
+  const size_t costs = tuning_codecs().size() + codecs.size();
+  TERSUM_CHECK(coding.empty() || coding.size() == costs);
+  message.reserve(sample.size() + codecs.size() + costs + kDigests);
   for (const AutoCodec& codec : codecs) {
     const bool is_shown = !codec.codec->flattens() || knows_channels(channels);
     message.push_back(
         is_shown ? squared_error(codec, *codec.codec, {sample, starts, whole}, channels) : 0);
   }
+  message.resize(message.size() + costs - coding.size());
+  message.insert(message.end(), coding.begin(), coding.end());
   message.push_back(channels_digest(channels));
   message.push_back(digest_of(arguments, options));
   return message;
@@ -184,7 +191,9 @@ void ErrorSamples::learn(const CallArguments& arguments, const CallOptions& opti
                          uint64_t call, const std::vector<double>& summed,
                          const PlanErrorTerms& terms, int ranks, const ChannelState* channels) {
   const std::vector<AutoCodec>& codecs = codecs_of(options).codecs;
-  TERSUM_CHECK(summed.size() > codecs.size() + kDigests);
+  const size_t costs = tuning_codecs().size() + codecs.size();
+  const size_t behind = codecs.size() + costs + kDigests;
+  TERSUM_CHECK(summed.size() > behind);
   if (summed.back() != ranks * digest_of(arguments, options)) return;
   const bool channels_known =
       knows_channels(channels) && summed[summed.size() - 2] == ranks * channels_digest(channels);
@@ -192,7 +201,9 @@ void ErrorSamples::learn(const CallArguments& arguments, const CallOptions& opti
   ++site.taken;
   site.costs.clear();
   for (const AutoCodec& codec : codecs) site.costs.push_back(wire_cost(codec, ranks));
-  const size_t behind = codecs.size() + kDigests;
+  const auto coding = summed.end() - static_cast<ptrdiff_t>(costs + kDigests);
+  site.coding.assign(coding, coding + static_cast<ptrdiff_t>(costs));
+  for (double& seconds : site.coding) seconds /= ranks;
   const std::vector<float> sums(summed.begin(), summed.end() - static_cast<ptrdiff_t>(behind));
   double size = 0;
   for (const float value : sums) size += static_cast<double>(value) * static_cast<double>(value);
@@ -241,6 +252,15 @@ bool ErrorSamples::has_judged_channels(const CallArguments& arguments,
   return site != nullptr && site->has_judged_channels;
 }
 
+double ErrorSamples::error_within(const Site& site, size_t codec, double rel_error) {
+  double largest = -1;
+  for (const std::vector<double>& errors : site.errors) {
+    if (!errors.empty() && !std::isnan(errors[codec])) largest = std::max(largest, errors[codec]);
+  }
+  const double doubt = site.codecs->codecs[codec].is_sectioned ? kSectionDoubt : 1;
+  return largest * doubt > rel_error ? -1 : largest;
+}
+
 std::optional<SampledCodec> ErrorSamples::cheapest(const CallArguments& arguments,
                                                    const CallOptions& options,
                                                    double rel_error) const {
@@ -250,18 +270,48 @@ std::optional<SampledCodec> ErrorSamples::cheapest(const CallArguments& argument
   size_t least = std::numeric_limits<size_t>::max();
   // From the fewest bits of contributions upwards, of equal ones the faster first.
   for (size_t i = site->codecs->codecs.size(); i-- > 0;) {
-    const AutoCodec& codec = site->codecs->codecs[i];
-    double largest = -1;
-    for (const std::vector<double>& errors : site->errors) {
-      if (!errors.empty() && !std::isnan(errors[i])) largest = std::max(largest, errors[i]);
-    }
-    const double doubt = codec.is_sectioned ? kSectionDoubt : 1;
-    if (largest < 0 || largest * doubt > rel_error) continue;
-    if (site->costs[i] >= least) continue;
+    const double error = error_within(*site, i, rel_error);
+    if (error < 0 || site->costs[i] >= least) continue;
     least = site->costs[i];
-    best = {codec.spec, largest};
+    best = {site->codecs->codecs[i].spec, error};
   }
   return best;
+}
+
+std::optional<SampledCodecs> ErrorSamples::within(const CallArguments& arguments,
+                                                  const CallOptions& options,
+                                                  double rel_error) const {
+  const Site* const site = find(arguments, options);
+  if (site == nullptr || site->samples == 0) return std::nullopt;
+  std::vector<std::pair<size_t, size_t>> order;  // what it costs; of equal ones the faster first
+  const size_t codecs = site->codecs->codecs.size();
+  for (size_t i = 0; i < codecs; ++i) {
+    if (error_within(*site, i, rel_error) >= 0) order.emplace_back(site->costs[i], codecs - i);
+  }
+  std::sort(order.begin(), order.end());
+  const size_t measured = tuning_codecs().size();
+  SampledCodecs found;
+  found.measured_coding.assign(site->coding.begin(),
+                               site->coding.begin() + static_cast<ptrdiff_t>(measured));
+  for (const auto& [cost, from_last] : order) {
+    const size_t i = codecs - from_last;
+    found.within.push_back({site->codecs->codecs[i].spec, error_within(*site, i, rel_error),
+                            site->coding[measured + i]});
+  }
+  return found;
+}
+
+std::optional<uint32_t> ErrorSamples::within_bits(const CallArguments& arguments,
+                                                  const CallOptions& options,
+                                                  double rel_error) const {
+  static_assert(AutoCodecs::kMost <= 32);
+  const Site* const site = find(arguments, options);
+  if (site == nullptr || site->samples == 0) return std::nullopt;
+  uint32_t bits = 0;
+  for (size_t i = 0; i < site->codecs->codecs.size(); ++i) {
+    if (error_within(*site, i, rel_error) >= 0) bits |= uint32_t{1} << i;
+  }
+  return bits;
 }
 
 }  // namespace tersum

@@ -23,6 +23,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,10 +36,17 @@
 namespace tersum {
 
 struct SampledCodec {
-  std::string_view codec;  // of AutoCodecs, or exact; for ever
-  double rel_error = 0;    // the largest of the recent samples
+  std::string_view codec;     // of AutoCodecs, or exact; for ever
+  double rel_error = 0;       // the largest of the recent samples
+  double coding_seconds = 0;  // of a core per byte of float32 and call, the ranks' mean; 0: unknown
 
   bool operator==(const SampledCodec&) const = default;
+};
+
+// All codecs that the recent samples allow.
+struct SampledCodecs {
+  std::vector<SampledCodec> within;     // the fewest bits first; empty: none but exact
+  std::vector<double> measured_coding;  // likewise, of tuning_codecs(); 0: unknown
 };
 
 class ErrorSamples {
@@ -71,12 +79,14 @@ class ErrorSamples {
   [[nodiscard]] static std::vector<size_t> run_starts(size_t count, uint64_t call);
 
   // What this rank adds to the group's message: a sample, then the squared error of each codec that
-  // options.codec allows on it, then digests of what is known of the channels, and of the site.
-  // `count` values are the whole input. `channels`: what the site has learned; null: nothing.
+  // options.codec allows on it, then what coding costs here, then digests of what is known of the
+  // channels, and of the site. `count` values are the whole input. `channels`: what the site has
+  // learned; null: nothing. `coding`: as coding_costs() has it; empty: unknown.
   [[nodiscard]] static std::vector<double> measure(const CallArguments& arguments,
                                                    const CallOptions& options, size_t count,
                                                    uint64_t call,
-                                                   const ChannelState* channels = nullptr);
+                                                   const ChannelState* channels = nullptr,
+                                                   std::span<const double> coding = {});
 
   // From the sum of the ranks' messages; `terms` are those of the plan that the call would take.
   // Nothing changes if the ranks' sites differ. A sample with NaN or Inf teaches nothing, nor do
@@ -104,6 +114,16 @@ class ErrorSamples {
                                                      const CallOptions& options,
                                                      double rel_error) const;
 
+  // The codecs of which that holds, cheapest() first.
+  [[nodiscard]] std::optional<SampledCodecs> within(const CallArguments& arguments,
+                                                    const CallOptions& options,
+                                                    double rel_error) const;
+
+  // The same set as bits, by index of AutoCodecs; without an allocation.
+  [[nodiscard]] std::optional<uint32_t> within_bits(const CallArguments& arguments,
+                                                    const CallOptions& options,
+                                                    double rel_error) const;
+
  private:
   struct Site {
     Collective collective = Collective::kAllReduce;
@@ -113,7 +133,8 @@ class ErrorSamples {
     uint64_t tensors = 0;
     size_t channels = 0;
     const AutoCodecs* codecs = nullptr;
-    std::vector<size_t> costs = {};  // by codec of `codecs`: what it sends among the ranks
+    std::vector<size_t> costs = {};   // by codec of `codecs`: what it sends among the ranks
+    std::vector<double> coding = {};  // of tuning_codecs(), then of `codecs`: the ranks' mean
     std::string name;
     uint64_t taken = 0;    // messages
     uint64_t samples = 0;  // of them that taught something
@@ -121,6 +142,8 @@ class ErrorSamples {
     // Of the last samples, by codec of `codecs`; NaN: the sample did not show it.
     std::array<std::vector<double>, kRecent> errors = {};
   };
+  // Negative: no recent sample showed it, or it was above `rel_error` in one.
+  [[nodiscard]] static double error_within(const Site& site, size_t codec, double rel_error);
   [[nodiscard]] const Site* find(const CallArguments& arguments, const CallOptions& options) const;
   Site& take(const CallArguments& arguments, const CallOptions& options);
 

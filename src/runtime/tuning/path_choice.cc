@@ -9,6 +9,7 @@
 #include "plan/plan_fit.h"
 #include "runtime/plan_needed.h"
 #include "runtime/tuning/auto_codecs.h"
+#include "runtime/tuning/call_time.h"
 #include "runtime/tuning/error_limit.h"
 #include "runtime/tuning/open_plans.h"
 #include "runtime/tuning/ruled_plan.h"
@@ -61,6 +62,21 @@ bool adds_side_by_side(PlanKind plan) {
   return is_side_by_side(plan) || plan == PlanKind::kHierarchical || plan == PlanKind::kAuto;
 }
 
+// Whether a call of `format` (null: of none that is known) may take the plan `way` of the table;
+// `plan`: that of the call, or of a rule.
+bool may_go(const PathContext& context, const CallArguments& arguments,
+            const CallOptions& call_options, PlanKind plan, const Codec* format, PlanKind way) {
+  if (arguments.collective != Collective::kAllReduce) {
+    // Measured with sums; what is said of others by that holds for plans with as many hops.
+    const bool alike = way != PlanKind::kOneShot && way != PlanKind::kRing;
+    if (!alike || (way != PlanKind::kAuto && !serves(way, arguments.collective))) return false;
+  }
+  if (plan != PlanKind::kAuto) return way == plan;
+  if (adds_side_by_side(way)) return true;
+  // Others quantize partial sums: more error than a call may have meant that left its plan open.
+  return format != nullptr && error_allows(context, arguments, call_options, *format, way);
+}
+
 // Ways of the table for this call. The table is of float32: a lossy codec costs what it costs for
 // as many float32 values, the exact path what as many bytes cost. `coded`: the codec that the lossy
 // ones stand for; null: each for itself.
@@ -73,18 +89,11 @@ std::vector<TuningOption> ranked(const PathContext& context, const CallArguments
   std::vector<TuningOption> options = context.table->rank_ways(
       count * element_bytes(arguments.type), count * sizeof(float), codecs);
   std::erase_if(options, [&](const TuningOption& option) {
-    const auto [codec, way] = option.way;
-    if (arguments.collective != Collective::kAllReduce) {
-      // Measured with sums; what is said of others by that holds for plans with as many hops.
-      const bool alike = way != PlanKind::kOneShot && way != PlanKind::kRing;
-      if (!alike || (way != PlanKind::kAuto && !serves(way, arguments.collective))) return true;
-    }
-    if (plan != PlanKind::kAuto) return way != plan;
-    if (codec == "exact" || adds_side_by_side(way)) return false;
-    // Others quantize partial sums: more error than a call may have meant that left its plan open.
+    const std::string_view codec = option.way.codec;
     const Result<const Codec*> own = find_codec(codec, arguments.type, arguments.op);
-    const Codec* const format = coded != nullptr || !own.ok() ? coded : own.value();
-    return format == nullptr || !error_allows(context, arguments, call_options, *format, way);
+    const bool is_coded = codec != "exact" && (coded != nullptr || !own.ok());
+    const Codec* const format = is_coded ? coded : own.ok() ? own.value() : nullptr;
+    return !may_go(context, arguments, call_options, plan, format, option.way.plan);
   });
   return options;
 }
@@ -180,28 +189,65 @@ Result<PathChoice> choose_for_codec(const PathContext& context, const CallArgume
   return choice;
 }
 
-// The codec that samples allow, or exact where that is about as fast.
+// The plans that were measured with some codec that loses.
+std::vector<PlanKind> coded_plans(const TuningTable& table) {
+  std::vector<PlanKind> plans;
+  for (const TuningPoint& point : table.points()) {
+    const bool is_new = std::find(plans.begin(), plans.end(), point.way.plan) == plans.end();
+    if (point.way.codec != "exact" && is_new) plans.push_back(point.way.plan);
+  }
+  return plans;
+}
+
+// Each codec that samples allow by each measured plan, at what its own kernels would make of the
+// time there. Where the ranks have not said what those take, a measured codec of about as many
+// bits stands for it.
+std::vector<TuningOption> sampled_ways(const PathContext& context, const CallArguments& arguments,
+                                       const CallOptions& options, PlanKind plan) {
+  std::vector<TuningOption> ways;
+  if (context.table == nullptr) return ways;
+  const size_t float_bytes = whole_count(context, arguments) * sizeof(float);
+  const std::vector<PlanKind> plans = coded_plans(*context.table);
+  for (const SampledCodec& sampled : context.sampled->within) {
+    const Result<const Codec*> codec = find_codec(sampled.codec, arguments.type, arguments.op);
+    if (!codec.ok()) continue;
+    for (const PlanKind way : plans) {
+      if (!may_go(context, arguments, options, plan, codec.value(), way)) continue;
+      const auto seconds =
+          sampled.coding_seconds > 0
+              ? agreed_seconds(*context.table, float_bytes, *codec.value(), sampled.coding_seconds,
+                               context.sampled->measured_coding, way)
+              : context.table->seconds({measured_like(sampled.codec), way}, float_bytes);
+      if (seconds) ways.push_back({{sampled.codec, way}, *seconds});
+    }
+  }
+  return ways;
+}
+
+// The fastest of the codecs that samples allow, or exact where none is clearly faster.
 PathChoice choose_sampled(const PathContext& context, const CallArguments& arguments,
                           const CallOptions& options, PlanKind plan) {
-  const SampledCodec& sampled = *context.sampled;
-  const std::string found = std::string(sampled.codec) + " lost " + error_text(sampled.rel_error) +
-                            " of the sums in samples of recent calls, within the allowed error";
-  if (sampled.codec == "exact") {
-    PathChoice choice =
-        named("exact", plan, "no codec was within the allowed error in samples of recent calls");
-    const auto ways = ranked(context, arguments, options, {"exact"}, plan);
-    return ways.empty() ? choice : take_best(ways, choice.reason);
+  const std::vector<SampledCodec>& within = context.sampled->within;
+  auto ways = ranked(context, arguments, options, {"exact"}, plan);
+  if (within.empty()) {
+    const char* const reason = "no codec was within the allowed error in samples of recent calls";
+    return ways.empty() ? named("exact", plan, reason) : take_best(ways, reason);
   }
-  const Result<const Codec*> codec = find_codec(sampled.codec, arguments.type, arguments.op);
-  const auto ways = ranked(context, arguments, options, {"exact", measured_like(sampled.codec)},
-                           plan, codec.ok() ? codec.value() : nullptr);
-  if (ways.empty()) return named(std::string(sampled.codec), plan, found);
-  if (ways.front().way.codec == "exact") {
-    return take_best(ways, found + ", but is not clearly faster than exact");
-  }
-  PathChoice choice = take_best(ways, found);
-  choice.codec = sampled.codec;
-  return choice;
+  const auto said_of = [](const SampledCodec& codec) {
+    return std::string(codec.codec) + " lost " + error_text(codec.rel_error) +
+           " of the sums in samples of recent calls, within the allowed error";
+  };
+  const auto priced = sampled_ways(context, arguments, options, plan);
+  if (priced.empty())
+    return named(std::string(within.front().codec), plan, said_of(within.front()));
+  ways.insert(ways.end(), priced.begin(), priced.end());
+  const size_t bytes = whole_count(context, arguments) * element_bytes(arguments.type);
+  ways = TuningTable::rank(std::move(ways), bytes);
+  const std::string_view taken = ways.front().way.codec;
+  const auto found = std::find_if(within.begin(), within.end(),
+                                  [&](const SampledCodec& codec) { return codec.codec == taken; });
+  if (found != within.end()) return take_best(ways, said_of(*found));
+  return take_best(ways, said_of(within.front()) + ", but none is clearly faster than exact");
 }
 
 // Of a codec that is open, and of a sum or whatever else a lossy one may serve.

@@ -23,7 +23,7 @@ struct PathContext {
   const Topology* topology = nullptr;
   const TuningTable* table = nullptr;  // null: not tuned
   const std::vector<TuningRule>* rules = nullptr;
-  std::optional<SampledCodec> sampled;  // what recent samples allow this call
+  std::optional<SampledCodecs> sampled;  // what recent samples allow this call
 };
 
 // Elements of the whole array: every rank's parts together where a call counts one rank's.

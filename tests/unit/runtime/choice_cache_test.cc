@@ -63,7 +63,7 @@ TEST(ChoiceCache, WhateverAChoiceGoesByTellsItApart) {
   keys[5].count = 1001;
   keys[6].max_rel_error = 0.01;
   keys[7].codec = "int8/64";
-  keys[8].sampled = "int4/32";
+  keys[8].sampled = 5;
   for (size_t i = 0; i < keys.size(); ++i) {
     EXPECT_EQ(cache.find(keys[i]), nullptr) << i;
     cache.add(keys[i], {std::to_string(i), PlanKind::kRing});

@@ -11,6 +11,7 @@
 #include "codec/codec.h"
 #include "runtime/tuning/auto_codecs.h"
 #include "runtime/tuning/error_samples.h"
+#include "runtime/tuning/tuning_codecs.h"
 
 namespace tersum {
 namespace {
@@ -117,6 +118,44 @@ TEST(ErrorSamples, FindWhatWholeSumsLose) {
       const auto below = ranks[0].cheapest(sum_of(contributions[0]), within(1), error * 0.92);
       EXPECT_NE(below->codec, spec) << outlier << ": " << error;
     }
+  }
+}
+
+TEST(ErrorSamples, BringWhatCodingCostsOnAverage) {
+  const auto contributions = bell_shaped(kSeed);
+  const size_t measured = tuning_codecs().size();
+  std::vector<double> summed;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    std::vector<double> coding(measured + ladder().size());
+    for (size_t i = 0; i < coding.size(); ++i) coding[i] = 1e-10 * (rank + 1) * (i + 1);
+    const auto message =
+        ErrorSamples::measure(sum_of(contributions[0]), within(1), kCount, 0, nullptr, coding);
+    summed.resize(message.size());
+    for (size_t i = 0; i < message.size(); ++i) summed[i] += message[i];
+  }
+  ErrorSamples samples;
+  const CallArguments arguments = sum_of(contributions[0]);
+  EXPECT_FALSE(samples.within(arguments, within(1), 1).has_value());
+  EXPECT_FALSE(samples.within_bits(arguments, within(1), 1).has_value());
+  samples.learn(arguments, within(1), kCount, 0, summed, kTwoStep, kRanks);
+  constexpr double kMean = 1e-10 * (kRanks + 1) / 2;
+  for (const double allowed : {1e-9, 3e-3, 1e-2, 0.1, 1.0}) {
+    const auto found = samples.within(arguments, within(1), allowed);
+    ASSERT_TRUE(found.has_value());
+    for (size_t i = 0; i < measured; ++i) {
+      EXPECT_NEAR(found->measured_coding[i], kMean * static_cast<double>(i + 1), 1e-15);
+    }
+    uint32_t bits = 0;
+    for (const SampledCodec& codec : found->within) {
+      size_t place = 0;
+      while (ladder()[place].spec != codec.codec) ++place;
+      bits |= uint32_t{1} << place;
+      EXPECT_LE(codec.rel_error, allowed);
+      EXPECT_NEAR(codec.coding_seconds, kMean * static_cast<double>(measured + place + 1), 1e-15);
+    }
+    EXPECT_EQ(samples.within_bits(arguments, within(1), allowed), bits);
+    const auto cheapest = samples.cheapest(arguments, within(1), allowed);
+    EXPECT_EQ(cheapest->codec, found->within.empty() ? "exact" : found->within.front().codec);
   }
 }
 
@@ -249,15 +288,14 @@ TEST(ErrorSamples, ZerosCostNothingWhereNothingElseIs) {
 }
 
 TEST(ErrorSamples, ShortArraysAreTakenWhole) {
+  const size_t behind = 2 * ladder().size() + tuning_codecs().size() + ErrorSamples::kDigests;
   for (const size_t count : {size_t{1}, size_t{511}, size_t{512}, size_t{513}, size_t{4096}}) {
     const Values ones(count, 1.0F);
-    EXPECT_EQ(ErrorSamples::measure(sum_of(ones), within(1), count, 7).size(),
-              count + ladder().size() + ErrorSamples::kDigests);
+    EXPECT_EQ(ErrorSamples::measure(sum_of(ones), within(1), count, 7).size(), count + behind);
   }
   const Values more(4099, 1.0F);
-  EXPECT_LE(
-      ErrorSamples::measure(sum_of(more), within(1), more.size(), 7).size(),
-      ErrorSamples::kRuns * ErrorSamples::kRunValues + ladder().size() + ErrorSamples::kDigests);
+  EXPECT_LE(ErrorSamples::measure(sum_of(more), within(1), more.size(), 7).size(),
+            ErrorSamples::kRuns * ErrorSamples::kRunValues + behind);
 }
 
 TEST(ErrorSamples, SumsThatCancelAreMeasuredAsSuch) {
