@@ -2,6 +2,7 @@
 // address of its key-value store in FOLDER/kvs.
 #include <unistd.h>
 
+#include <filesystem>
 #include <oneapi/ccl.hpp>
 
 #include "peer_harness.h"
@@ -47,6 +48,16 @@ class OneCcl {
   ccl::communicator communicator_;
 };
 
+// What the library's transport has put into shared memory, 64 MiB named by the process and more: it
+// removes them in its destructors.
+void remove_shared_files() {
+  const std::string own = std::to_string(getpid()) + ":";
+  std::error_code ignored;
+  for (const auto& file : std::filesystem::directory_iterator("/dev/shm", ignored)) {
+    if (file.path().filename().string().starts_with(own)) std::filesystem::remove(file, ignored);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -59,6 +70,7 @@ int main(int argc, char** argv) {
   OneCcl library(argv[1], std::atoi(argv[2]), std::atoi(argv[3]));
   const int status = tersum::peers::Harness<OneCcl>(library, argv[1], bound).run();
   // Without the destructors: the library's threads need nothing more, and the tool waits.
+  remove_shared_files();
   std::fflush(nullptr);
   _exit(status);
 }

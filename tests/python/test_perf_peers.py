@@ -262,6 +262,11 @@ def _why_outdated(name: str) -> str:
     return f"older than its {newer[0]}: scripts/bench --peers builds it" if newer else ""
 
 
+def shared_files_of_processes() -> set[str]:
+    """Files in shared memory that are named by a process, as oneCCL's are."""
+    return {name for name in os.listdir("/dev/shm") if name.partition(":")[0].isdigit()}
+
+
 @pytest.mark.parametrize("transport", ["tcp", "shm"])
 @pytest.mark.parametrize("name", list(PEERS))
 def test_a_real_library_sums_exactly(tmp_path: Path, name: str, transport: str) -> None:
@@ -269,6 +274,7 @@ def test_a_real_library_sums_exactly(tmp_path: Path, name: str, transport: str) 
     if reason:
         pytest.skip(f"{name}: {reason}")
     rows = tmp_path / "rows.json"
+    before = shared_files_of_processes()
     done = perf(
         *("--compare", name, "--peers", str(BUILT), "--json", str(rows), "--in-place"),
         *("--transport", transport, "--ranks", "2"),
@@ -277,3 +283,4 @@ def test_a_real_library_sums_exactly(tmp_path: Path, name: str, transport: str) 
     assert "skipped" not in done.stdout
     assert [row for row in libraries(rows) if row != "tersum"] == [name, name]
     assert done.stdout.count("# placement: ") == 2
+    assert shared_files_of_processes() <= before, "64 MiB a rank stay in memory"
