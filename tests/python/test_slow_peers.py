@@ -113,6 +113,42 @@ def test_a_link_that_becomes_ten_times_slower_in_a_call(codec: str) -> None:
         assert grown_kib(calls) < GROWTH_MAX_KIB
 
 
+TUNED = """
+rank, size, store = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+with tersum.Communicator(rank, size, store, timeout_ms=20_000) as group:
+    for fresh in (False, True):
+        group.tune(fresh=fresh)
+        choice = group.choose("all_reduce", 1 << 20)
+        print(json.dumps([choice.codec, choice.plan, choice.seconds]), flush=True)
+        sys.stdin.readline()
+"""
+
+
+@needs_links
+def test_the_next_tuning_notices_that_a_link_is_ten_times_slower() -> None:
+    with ShapedLink(rate="400mbit") as link:
+        store = f"tcp://{link.addresses[0]}:29500"
+        ranks: list[subprocess.Popen[str]] = []
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        for rank in range(2):
+            argv = [sys.executable, "-c", script_of(TUNED), str(rank), "2", store]
+            ranks.append(link.popen(rank, argv, env=environment(), **pipes))
+        told = []
+        for rate in ("40mbit", "400mbit"):
+            told.append([json.loads(child.stdout.readline()) for child in ranks if child.stdout])
+            link.set_rate(rate)
+            for child in ranks:
+                assert child.stdin is not None
+                child.stdin.write("\n")
+                child.stdin.flush()
+        assert [child.wait(timeout=60) for child in ranks] == [0, 0]
+    for first, second in told:
+        assert first[:2] == second[:2], told
+    (before, _), (after, _) = told
+    assert before[2] == pytest.approx(22e-3, rel=0.3), told  # what 400 Mbit/s need for int8
+    assert after[2] > 5 * before[2], told
+
+
 def test_a_rank_that_is_stopped_nine_tenths_of_the_time(ranks: Any) -> None:
     ranks.start(
         3,
