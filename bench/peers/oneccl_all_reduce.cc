@@ -53,8 +53,9 @@ class OneCcl {
 void remove_shared_files() {
   const std::string own = std::to_string(getpid()) + ":";
   std::error_code ignored;
-  for (const auto& file : std::filesystem::directory_iterator("/dev/shm", ignored)) {
-    if (file.path().filename().string().starts_with(own)) std::filesystem::remove(file, ignored);
+  std::filesystem::directory_iterator file("/dev/shm", ignored);
+  for (; !ignored && file != std::filesystem::directory_iterator(); file.increment(ignored)) {
+    if (file->path().filename().string().starts_with(own)) std::filesystem::remove(*file, ignored);
   }
 }
 

@@ -18,6 +18,8 @@ _MOST_TRIES = 4
 _MOST_WAIT_S = 300.0
 _PAUSE_S = 2.0
 
+_never_come: set[str] = set()  # places that a whole wait has not met: later commands do not wait
+
 _T = TypeVar("_T")
 
 
@@ -39,7 +41,7 @@ def run_at_place(
         return run(), ""
     for attempt in range(1, _MOST_TRIES + 1):
         if not _wait_for(place, look, sleep):
-            return run(), f"the CPUs were not {place} in {_MOST_WAIT_S:.0f} s"
+            return run(), f"the CPUs were not {place}, nor in {_MOST_WAIT_S:.0f} s"
         result = run()
         if look() == place:
             return result, ""
@@ -48,8 +50,11 @@ def run_at_place(
 
 
 def _wait_for(place: str, look: Callable[[], str], sleep: Callable[[float], None]) -> bool:
-    for _ in range(int(_MOST_WAIT_S / _PAUSE_S)):
+    for _ in range(0 if place in _never_come else int(_MOST_WAIT_S / _PAUSE_S)):
         if look() == place:
             return True
         sleep(_PAUSE_S)
-    return look() == place
+    if look() == place:
+        return True
+    _never_come.add(place)
+    return False

@@ -59,7 +59,7 @@ std::optional<TransportKind> parse_transport_kind(std::string_view name);
 // Options of one call. All ranks must pass equal `codec` and `plan`; `timeout_ms` is each rank's
 // own.
 struct CallOptions {
-  // A codec spec: "exact", "bf16", "int8", "int8/32", "int4/128"; or "auto": the cheapest that
+  // A codec spec: "exact", "bf16", "int8", "int8/32", "int4/128"; or "auto": the fastest that
   // max_rel_error allows, where it is clearly faster than exact by what the group measured of
   // itself. The first such call of a group measures (Communicator::tune), which takes about 200 ms.
   // What is not a sum or average of float32, bfloat16 or float16 takes the exact path whatever is

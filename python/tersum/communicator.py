@@ -197,7 +197,7 @@ class Communicator(MoveCalls, LearnedState):
 
         :param op: ``"sum"``, ``"avg"``, ``"max"`` or ``"min"``.
         :param codec: how values travel: ``"exact"``, ``"bf16"``, ``"int8/32"``, ``"int4/128"``, …,
-            or ``"auto"``: the cheapest that ``max_rel_error`` allows, if it is clearly faster than
+            or ``"auto"``: the fastest that ``max_rel_error`` allows, if it is clearly faster than
             exact by what :meth:`tune` measured; ``"auto:int8/128|int6/128+flatten"``: of those
             (:func:`tersum.auto_codecs`). What is no sum or average of float32, bfloat16 or
             float16 travels exactly in any case.

@@ -1,11 +1,12 @@
 // SampledCalls: what settles the calls of a keyed member whose codec is "auto" within an error.
 //
 // "auto:LIST" likewise. As CommunicatorImpl::settle() does it, but without waiting and without a
-// table of times: now and then a call first sums a sample exactly (tuning/error_samples.h), and
-// goes on when that sum is there. It takes the codec of the fewest bits whose error stayed within
-// max_rel_error in the site's recent samples, or "exact" where none did or nothing was to be
-// learned. A site's calls are settled one after another in the order in which they start; while a
-// sample is under way later ones wait in line, because it says what they take.
+// table of times, by which that takes the fastest codec: now and then a call first sums a sample
+// exactly (tuning/error_samples.h), and goes on when that sum is there. It takes the codec of the
+// fewest bits whose error stayed within max_rel_error in the site's recent samples, or "exact"
+// where none did or nothing was to be learned. A site's calls are settled one after another in the
+// order in which they start; while a sample is under way later ones wait in line, because it says
+// what they take.
 //
 // Thread safety: any thread; never blocks but for a mutex. A sum of samples ends on the progress
 // thread, which then codes some thousand values. Invariants: on_done is called exactly once;

@@ -31,25 +31,31 @@ std::optional<double> expected_seconds(const TuningTable& table, const CodingPla
   }
   const size_t bytes = arguments.count * sizeof(float);
   if (const auto seconds = measured_seconds(table, bytes, *found.value(), plan)) return seconds;
-  const Result<CodecCost> cost = measured_codec_cost(*found.value(), place);
+  const Result<CodecCost> cost = measured_codec_cost(*found.value(), place, plan);
   if (!cost.ok()) return std::nullopt;
-  const Result<std::vector<CodecPrice>> prices = measured_codec_prices(place);
+  const Result<std::vector<CodecPrice>> prices = measured_codec_prices(place, plan);
   if (!prices.ok()) return std::nullopt;
   return model_seconds(table.points(), plan, bytes, cost.value(), prices.value());
 }
 
-std::optional<double> agreed_seconds(const TuningTable& table, size_t float_bytes,
-                                     const Codec& codec, double coding_seconds,
-                                     std::span<const double> measured_coding, PlanKind plan) {
+std::optional<double> agreed_seconds(const TuningTable& table, size_t count, int ranks,
+                                     const Codec& codec, const AgreedCoding& coding,
+                                     PlanKind plan) {
+  const size_t float_bytes = count * sizeof(float);
   if (const auto seconds = measured_seconds(table, float_bytes, codec, plan)) return seconds;
+  const CodingPlace place{ranks, 1, 1};  // ranks told what they wait for each other, too
   std::vector<CodecPrice> prices;
-  for (size_t i = 0; i < measured_coding.size(); ++i) {
+  for (size_t i = 0; i < coding.measured.size(); ++i) {
     const std::string_view name = tuning_codecs()[i];
-    prices.push_back({name, {tuning_wire_ratio(name), measured_coding[i]}});
+    const double seconds = coding_seconds_per_byte(coding.measured[i], place, plan);
+    prices.push_back({name, {tuning_wire_ratio(name), seconds}});
   }
-  const auto bytes = static_cast<double>(float_bytes);
-  const double wire_ratio = static_cast<double>(codec.wire_bytes(float_bytes / 4)) / bytes;
-  return model_seconds(table.points(), plan, float_bytes, {wire_ratio, coding_seconds}, prices);
+  // A contribution, and a finished sum, which some codecs give more room.
+  const Codec& gathered = codec.gathered(static_cast<uint32_t>(ranks));
+  const size_t both = codec.wire_bytes(count) + gathered.wire_bytes(count);
+  const double wire_ratio = static_cast<double>(both) / (2 * static_cast<double>(float_bytes));
+  const double seconds = coding_seconds_per_byte(coding.codec, place, plan);
+  return model_seconds(table.points(), plan, float_bytes, {wire_ratio, seconds}, prices);
 }
 
 }  // namespace tersum

@@ -20,10 +20,15 @@ std::optional<double> expected_seconds(const TuningTable& table, const CodingPla
                                        const CallArguments& arguments, std::string_view codec,
                                        PlanKind plan);
 
-// The same of `codec`, whose kernels take `coding_seconds` per byte of float32, where those of
-// tuning_codecs() take `measured_coding`: what ranks agree on, they all come to the same time.
-std::optional<double> agreed_seconds(const TuningTable& table, size_t float_bytes,
-                                     const Codec& codec, double coding_seconds,
-                                     std::span<const double> measured_coding, PlanKind plan);
+// What ranks agree on of kernels.
+struct AgreedCoding {
+  CodingSeconds codec;
+  std::span<const CodingSeconds> measured;  // of tuning_codecs()
+};
+
+// The same of an all_reduce of `count` values over `ranks` ranks, by what the ranks have told each
+// other: all of them come to the same time.
+std::optional<double> agreed_seconds(const TuningTable& table, size_t count, int ranks,
+                                     const Codec& codec, const AgreedCoding& coding, PlanKind plan);
 
 }  // namespace tersum

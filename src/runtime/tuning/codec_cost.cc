@@ -16,12 +16,19 @@ namespace {
 constexpr size_t kValues = 64 * 1024;
 constexpr size_t kRounds = 5;
 
+const std::vector<float>& normal_values() {
+  static const auto* const drawn = [] {
+    std::minstd_rand random(1);
+    std::normal_distribution<float> normal;
+    auto* const values = new std::vector<float>(kValues);
+    for (float& value : *values) value = normal(random);
+    return values;
+  }();
+  return *drawn;
+}
+
 Result<CodingSeconds> time_kernels(const std::string& spec) {
-  std::minstd_rand random(1);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(kValues);
-  for (float& value : values) value = normal(random);
-  Result<CodecTiming> timing = time_codec(spec, values, kRounds);
+  Result<CodecTiming> timing = time_codec(spec, normal_values(), kRounds);
   if (!timing.ok()) return timing.status();
   constexpr double kBytes = kValues * sizeof(float);
   return CodingSeconds{median(timing->encode) / kBytes, median(timing->decode_add) / kBytes};
@@ -37,27 +44,35 @@ Result<CodingSeconds> remembered_kernels(const std::string& spec) {
   return seconds;
 }
 
-double coding_cost(std::string_view spec, const CodingPlace& place) {
+double waiting(const CodingPlace& place) {
+  return std::max(static_cast<double>(place.ranks_here) / place.cpus, 1.0);
+}
+
+CodingSeconds coding_cost(std::string_view spec) {
   std::string timed(spec);
   constexpr std::string_view kFlatten = "+flatten";
-  if (const size_t at = timed.find(kFlatten); at != std::string::npos) {
-    timed.replace(at, kFlatten.size(), "+hadamard");
-  }
+  const size_t at = timed.find(kFlatten);
+  const bool flattens = at != std::string::npos;
+  if (flattens) timed.replace(at, kFlatten.size(), "+hadamard");
   const Result<const Codec*> codec = find_codec(timed, DataType::kFloat32, ReduceOp::kSum);
-  if (!codec.ok()) return 0;
-  const Result<CodecCost> cost = measured_codec_cost(*codec.value(), place);
-  return cost.ok() ? cost.value().seconds_per_byte : 0;
+  if (!codec.ok() || codec.value()->shared_sums() != nullptr || codec.value()->feeds_back()) {
+    return {};
+  }
+  const Result<CodingSeconds> kernels = remembered_kernels(codec.value()->spec().to_string());
+  if (!kernels.ok()) return {};
+  return {kernels.value().encode * (flattens ? 2 : 1), kernels.value().decode_add};
 }
 
 }  // namespace
 
-double coding_seconds_per_byte(const CodingSeconds& kernels, const CodingPlace& place) {
-  const double others = static_cast<double>(place.ranks - 1) / place.ranks;
-  const double waiting = std::max(static_cast<double>(place.ranks_here) / place.cpus, 1.0);
-  return waiting * (kernels.encode + 2 * others * kernels.decode_add);
+double coding_seconds_per_byte(const CodingSeconds& kernels, const CodingPlace& place,
+                               PlanKind plan) {
+  const double others = place.ranks - 1;
+  const double added = plan == PlanKind::kOneShot ? others : 2 * others / place.ranks;
+  return waiting(place) * (kernels.encode + added * kernels.decode_add);
 }
 
-Result<CodecCost> measured_codec_cost(const Codec& codec, const CodingPlace& place) {
+Result<CodecCost> measured_codec_cost(const Codec& codec, const CodingPlace& place, PlanKind plan) {
   if (codec.shared_sums() != nullptr || codec.flattens() || codec.feeds_back()) {
     return invalid_argument("a call with " + codec.spec().to_string() +
                             " is more than its kernels and its wire");
@@ -66,22 +81,26 @@ Result<CodecCost> measured_codec_cost(const Codec& codec, const CodingPlace& pla
   if (!kernels.ok()) return kernels.status();
   constexpr double kBytes = kValues * sizeof(float);
   const auto wire_bytes = static_cast<double>(codec.wire_bytes(kValues));
-  return CodecCost{wire_bytes / kBytes, coding_seconds_per_byte(kernels.value(), place)};
+  return CodecCost{wire_bytes / kBytes, coding_seconds_per_byte(kernels.value(), place, plan)};
 }
 
-std::vector<double> coding_costs(const AutoCodecs& list, const CodingPlace& place) {
-  std::vector<double> costs;
-  for (const std::string_view spec : tuning_codecs()) costs.push_back(coding_cost(spec, place));
-  for (const AutoCodec& codec : list.codecs) costs.push_back(coding_cost(codec.spec, place));
+std::vector<CodingSeconds> coding_costs(const AutoCodecs& list, const CodingPlace& place) {
+  std::vector<CodingSeconds> costs;
+  for (const std::string_view spec : tuning_codecs()) costs.push_back(coding_cost(spec));
+  for (const AutoCodec& codec : list.codecs) costs.push_back(coding_cost(codec.spec));
+  for (CodingSeconds& cost : costs) {
+    cost.encode *= waiting(place);
+    cost.decode_add *= waiting(place);
+  }
   return costs;
 }
 
-Result<std::vector<CodecPrice>> measured_codec_prices(const CodingPlace& place) {
+Result<std::vector<CodecPrice>> measured_codec_prices(const CodingPlace& place, PlanKind plan) {
   std::vector<CodecPrice> prices;
   for (const std::string_view name : tuning_codecs()) {
     const Result<const Codec*> codec = find_codec(name, DataType::kFloat32, ReduceOp::kSum);
     if (!codec.ok()) return codec.status();
-    const Result<CodecCost> cost = measured_codec_cost(*codec.value(), place);
+    const Result<CodecCost> cost = measured_codec_cost(*codec.value(), place, plan);
     if (!cost.ok()) return cost.status();
     prices.push_back({name, cost.value()});
   }

@@ -25,21 +25,29 @@ struct CodingPlace {
 struct CodingSeconds {
   double encode = 0;
   double decode_add = 0;
+
+  bool operator==(const CodingSeconds&) const = default;
 };
 
-// Of one rank in an all_reduce of two steps over the array: all but its own part encoded, the
-// others' contributions to its part added, the sum encoded, all other parts decoded (taken as long
-// as adding). Ranks that share a core wait for each other.
-double coding_seconds_per_byte(const CodingSeconds& kernels, const CodingPlace& place);
+// Of one rank in an all_reduce over the array. In two steps, and by plans of more (taken alike):
+// all but its own part encoded, the others' contributions to its part added, the sum encoded, all
+// other parts decoded (taken as long as adding). By one_shot: the array encoded, the others' whole
+// arrays added. Ranks that share a core wait for each other.
+double coding_seconds_per_byte(const CodingSeconds& kernels, const CodingPlace& place,
+                               PlanKind plan = PlanKind::kTwoStep);
 
 // kInvalidArgument: a codec whose kernels cannot be timed alone.
-Result<CodecCost> measured_codec_cost(const Codec& codec, const CodingPlace& place);
+Result<CodecCost> measured_codec_cost(const Codec& codec, const CodingPlace& place,
+                                      PlanKind plan = PlanKind::kTwoStep);
 
-// As CodecCost::seconds_per_byte, of tuning_codecs() and then of the list; 0 where a codec cannot
-// be timed. One that flattens is taken to cost what one that turns its values does: about as much.
-std::vector<double> coding_costs(const AutoCodecs& list, const CodingPlace& place);
+// What a rank tells the others of its kernels, of tuning_codecs() and then of the list, with the
+// time in which ranks that share a core wait; zeros where a codec cannot be timed. Blocks for some
+// 30 ms when the codecs of `auto` are asked for first. A codec that flattens is taken to cost what
+// one does that turns its values, about as much, and another encoding: its calls teach.
+std::vector<CodingSeconds> coding_costs(const AutoCodecs& list, const CodingPlace& place);
 
 // Of tuning_codecs().
-Result<std::vector<CodecPrice>> measured_codec_prices(const CodingPlace& place);
+Result<std::vector<CodecPrice>> measured_codec_prices(const CodingPlace& place,
+                                                      PlanKind plan = PlanKind::kTwoStep);
 
 }  // namespace tersum

@@ -154,7 +154,7 @@ bool ErrorSamples::is_due(const CallArguments& arguments, const CallOptions& opt
 std::vector<double> ErrorSamples::measure(const CallArguments& arguments,
                                           const CallOptions& options, size_t count, uint64_t call,
                                           const ChannelState* channels,
-                                          std::span<const double> coding) {
+                                          std::span<const CodingSeconds> coding) {
   const ValueKind kind = value_kind(arguments.type);
   const ElementKernels& kernels = element_kernels();
   const AddedTerms added{options.residual, options.bias,
@@ -174,14 +174,17 @@ std::vector<double> ErrorSamples::measure(const CallArguments& arguments,
   std::vector<double> message(sample.begin(), sample.end());
   const size_t costs = tuning_codecs().size() + codecs.size();
   TERSUM_CHECK(coding.empty() || coding.size() == costs);
-  message.reserve(sample.size() + codecs.size() + costs + kDigests);
+  message.reserve(sample.size() + codecs.size() + 2 * costs + kDigests);
   for (const AutoCodec& codec : codecs) {
     const bool is_shown = !codec.codec->flattens() || knows_channels(channels);
     message.push_back(
         is_shown ? squared_error(codec, *codec.codec, {sample, starts, whole}, channels) : 0);
   }
-  message.resize(message.size() + costs - coding.size());
-  message.insert(message.end(), coding.begin(), coding.end());
+  for (size_t i = 0; i < costs; ++i) {
+    const CodingSeconds cost = coding.empty() ? CodingSeconds() : coding[i];
+    message.push_back(cost.encode);
+    message.push_back(cost.decode_add);
+  }
   message.push_back(channels_digest(channels));
   message.push_back(digest_of(arguments, options));
   return message;
@@ -192,7 +195,7 @@ void ErrorSamples::learn(const CallArguments& arguments, const CallOptions& opti
                          const PlanErrorTerms& terms, int ranks, const ChannelState* channels) {
   const std::vector<AutoCodec>& codecs = codecs_of(options).codecs;
   const size_t costs = tuning_codecs().size() + codecs.size();
-  const size_t behind = codecs.size() + costs + kDigests;
+  const size_t behind = codecs.size() + 2 * costs + kDigests;
   TERSUM_CHECK(summed.size() > behind);
   if (summed.back() != ranks * digest_of(arguments, options)) return;
   const bool channels_known =
@@ -201,9 +204,10 @@ void ErrorSamples::learn(const CallArguments& arguments, const CallOptions& opti
   ++site.taken;
   site.costs.clear();
   for (const AutoCodec& codec : codecs) site.costs.push_back(wire_cost(codec, ranks));
-  const auto coding = summed.end() - static_cast<ptrdiff_t>(costs + kDigests);
-  site.coding.assign(coding, coding + static_cast<ptrdiff_t>(costs));
-  for (double& seconds : site.coding) seconds /= ranks;
+  site.coding.clear();
+  for (size_t at = summed.size() - 2 * costs - kDigests; at < summed.size() - kDigests; at += 2) {
+    site.coding.push_back({summed[at] / ranks, summed[at + 1] / ranks});
+  }
   const std::vector<float> sums(summed.begin(), summed.end() - static_cast<ptrdiff_t>(behind));
   double size = 0;
   for (const float value : sums) size += static_cast<double>(value) * static_cast<double>(value);
@@ -266,14 +270,14 @@ std::optional<SampledCodec> ErrorSamples::cheapest(const CallArguments& argument
                                                    double rel_error) const {
   const Site* const site = find(arguments, options);
   if (site == nullptr || site->samples == 0) return std::nullopt;
-  SampledCodec best{"exact", 0};
+  SampledCodec best{"exact", 0, {}};
   size_t least = std::numeric_limits<size_t>::max();
   // From the fewest bits of contributions upwards, of equal ones the faster first.
   for (size_t i = site->codecs->codecs.size(); i-- > 0;) {
     const double error = error_within(*site, i, rel_error);
     if (error < 0 || site->costs[i] >= least) continue;
     least = site->costs[i];
-    best = {site->codecs->codecs[i].spec, error};
+    best = {site->codecs->codecs[i].spec, error, {}};
   }
   return best;
 }

@@ -32,21 +32,22 @@
 #include "plan/plan.h"
 #include "runtime/start_call.h"
 #include "runtime/tuning/auto_codecs.h"
+#include "runtime/tuning/codec_cost.h"
 
 namespace tersum {
 
 struct SampledCodec {
-  std::string_view codec;     // of AutoCodecs, or exact; for ever
-  double rel_error = 0;       // the largest of the recent samples
-  double coding_seconds = 0;  // of a core per byte of float32 and call, the ranks' mean; 0: unknown
+  std::string_view codec;  // of AutoCodecs, or exact; for ever
+  double rel_error = 0;    // the largest of the recent samples
+  CodingSeconds coding;    // the ranks' mean; zeros: unknown
 
   bool operator==(const SampledCodec&) const = default;
 };
 
 // All codecs that the recent samples allow.
 struct SampledCodecs {
-  std::vector<SampledCodec> within;     // the fewest bits first; empty: none but exact
-  std::vector<double> measured_coding;  // likewise, of tuning_codecs(); 0: unknown
+  std::vector<SampledCodec> within;            // the fewest bits first; empty: none but exact
+  std::vector<CodingSeconds> measured_coding;  // likewise, of tuning_codecs()
 };
 
 class ErrorSamples {
@@ -86,7 +87,7 @@ class ErrorSamples {
                                                    const CallOptions& options, size_t count,
                                                    uint64_t call,
                                                    const ChannelState* channels = nullptr,
-                                                   std::span<const double> coding = {});
+                                                   std::span<const CodingSeconds> coding = {});
 
   // From the sum of the ranks' messages; `terms` are those of the plan that the call would take.
   // Nothing changes if the ranks' sites differ. A sample with NaN or Inf teaches nothing, nor do
@@ -133,8 +134,8 @@ class ErrorSamples {
     uint64_t tensors = 0;
     size_t channels = 0;
     const AutoCodecs* codecs = nullptr;
-    std::vector<size_t> costs = {};   // by codec of `codecs`: what it sends among the ranks
-    std::vector<double> coding = {};  // of tuning_codecs(), then of `codecs`: the ranks' mean
+    std::vector<size_t> costs = {};          // by codec of `codecs`: what it sends among the ranks
+    std::vector<CodingSeconds> coding = {};  // of tuning_codecs(), then of `codecs`: means
     std::string name;
     uint64_t taken = 0;    // messages
     uint64_t samples = 0;  // of them that taught something

@@ -13,6 +13,7 @@
 #include "runtime/tuning/error_limit.h"
 #include "runtime/tuning/open_plans.h"
 #include "runtime/tuning/ruled_plan.h"
+#include "runtime/tuning/tuning_codecs.h"
 
 namespace tersum {
 namespace {
@@ -199,26 +200,40 @@ std::vector<PlanKind> coded_plans(const TuningTable& table) {
   return plans;
 }
 
-// Each codec that samples allow by each measured plan, at what its own kernels would make of the
-// time there. Where the ranks have not said what those take, a measured codec of about as many
-// bits stands for it.
+// How long a call takes with a codec that samples allow: as measured, or worked out from what its
+// own kernels take. Where the ranks have not said that, a measured codec of about as many bits
+// stands for it.
+std::optional<TuningOption> sampled_way(const PathContext& context, size_t count,
+                                        const SampledCodec& sampled, const Codec& codec,
+                                        PlanKind plan) {
+  const TuningTable& table = *context.table;
+  const auto& measured = tuning_codecs();
+  const auto same = std::find(measured.begin(), measured.end(), sampled.codec);
+  const bool is_measured =
+      same != measured.end() && table.seconds({*same, plan}, count * sizeof(float));
+  const auto seconds =
+      sampled.coding.encode > 0
+          ? agreed_seconds(table, count, context.size, codec,
+                           {sampled.coding, context.sampled->measured_coding}, plan)
+          : table.seconds({measured_like(sampled.codec), plan}, count * sizeof(float));
+  if (!seconds) return std::nullopt;
+  return TuningOption{{sampled.codec, plan}, *seconds, !is_measured};
+}
+
+// Each codec that samples allow by each measured plan.
 std::vector<TuningOption> sampled_ways(const PathContext& context, const CallArguments& arguments,
                                        const CallOptions& options, PlanKind plan) {
   std::vector<TuningOption> ways;
   if (context.table == nullptr) return ways;
-  const size_t float_bytes = whole_count(context, arguments) * sizeof(float);
+  const size_t count = whole_count(context, arguments);
   const std::vector<PlanKind> plans = coded_plans(*context.table);
   for (const SampledCodec& sampled : context.sampled->within) {
     const Result<const Codec*> codec = find_codec(sampled.codec, arguments.type, arguments.op);
     if (!codec.ok()) continue;
     for (const PlanKind way : plans) {
       if (!may_go(context, arguments, options, plan, codec.value(), way)) continue;
-      const auto seconds =
-          sampled.coding_seconds > 0
-              ? agreed_seconds(*context.table, float_bytes, *codec.value(), sampled.coding_seconds,
-                               context.sampled->measured_coding, way)
-              : context.table->seconds({measured_like(sampled.codec), way}, float_bytes);
-      if (seconds) ways.push_back({{sampled.codec, way}, *seconds});
+      const auto priced = sampled_way(context, count, sampled, *codec.value(), way);
+      if (priced) ways.push_back(*priced);
     }
   }
   return ways;
@@ -229,17 +244,22 @@ PathChoice choose_sampled(const PathContext& context, const CallArguments& argum
                           const CallOptions& options, PlanKind plan) {
   const std::vector<SampledCodec>& within = context.sampled->within;
   auto ways = ranked(context, arguments, options, {"exact"}, plan);
-  if (within.empty()) {
-    const char* const reason = "no codec was within the allowed error in samples of recent calls";
+  const auto priced = sampled_ways(context, arguments, options, plan);
+  if (within.empty() || (priced.empty() && !ways.empty())) {
+    const char* const reason = within.empty()
+                                   ? "no codec was within the allowed error in samples of recent "
+                                     "calls"
+                                   : "what codecs would take by this plan is not known";
     return ways.empty() ? named("exact", plan, reason) : take_best(ways, reason);
   }
   const auto said_of = [](const SampledCodec& codec) {
     return std::string(codec.codec) + " lost " + error_text(codec.rel_error) +
            " of the sums in samples of recent calls, within the allowed error";
   };
-  const auto priced = sampled_ways(context, arguments, options, plan);
-  if (priced.empty())
+  // Of a plan that was not measured no times are known, only bits.
+  if (priced.empty()) {
     return named(std::string(within.front().codec), plan, said_of(within.front()));
+  }
   ways.insert(ways.end(), priced.begin(), priced.end());
   const size_t bytes = whole_count(context, arguments) * element_bytes(arguments.type);
   ways = TuningTable::rank(std::move(ways), bytes);

@@ -103,7 +103,7 @@ std::vector<TuningOption> TuningTable::rank_ways(
     if (i > 0 && points_[i - 1].way == way) continue;
     if (std::find(codecs.begin(), codecs.end(), way.codec) == codecs.end()) continue;
     const size_t bytes = way.codec == "exact" ? exact_bytes : float_bytes;
-    if (const auto predicted = seconds(way, bytes)) options.push_back({way, *predicted});
+    if (const auto predicted = seconds(way, bytes)) options.push_back({way, *predicted, false});
   }
   return rank(std::move(options), exact_bytes);
 }
@@ -111,8 +111,8 @@ std::vector<TuningOption> TuningTable::rank_ways(
 std::vector<TuningOption> TuningTable::rank(std::vector<TuningOption> options, size_t exact_bytes) {
   const double gain = clear_gain(exact_bytes);
   const auto handicapped_s = [&](const TuningOption& option) {
-    const bool is_measured = known_codec(option.way.codec).has_value();
-    return option.seconds * handicap(option.way.plan, gain) * (is_measured ? 1 : kWorkedOutGain);
+    const double doubt = option.is_worked_out ? kWorkedOutGain : 1;
+    return option.seconds * handicap(option.way.plan, gain) * doubt;
   };
   const auto faster = [&](const TuningOption& a, const TuningOption& b) {
     return std::pair(handicapped_s(a), way_key(a.way)) <

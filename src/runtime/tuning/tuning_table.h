@@ -17,7 +17,8 @@ namespace tersum {
 
 struct TuningOption {
   TuningWay way;
-  double seconds = 0;  // predicted
+  double seconds = 0;          // predicted
+  bool is_worked_out = false;  // from the times of other codecs
 };
 
 class TuningTable {
@@ -37,8 +38,8 @@ class TuningTable {
   [[nodiscard]] std::vector<TuningOption> rank_ways(
       size_t exact_bytes, size_t float_bytes, const std::vector<std::string_view>& codecs) const;
 
-  // The same order, of ways with predicted times, however those were come by: a codec that was not
-  // measured has to be faster by another 5 %.
+  // The same order, of ways with predicted times, however those were come by: what is worked out
+  // has to be faster by another 5 %.
   [[nodiscard]] static std::vector<TuningOption> rank(std::vector<TuningOption> options,
                                                       size_t exact_bytes);
 

@@ -126,8 +126,11 @@ TEST(ErrorSamples, BringWhatCodingCostsOnAverage) {
   const size_t measured = tuning_codecs().size();
   std::vector<double> summed;
   for (int rank = 0; rank < kRanks; ++rank) {
-    std::vector<double> coding(measured + ladder().size());
-    for (size_t i = 0; i < coding.size(); ++i) coding[i] = 1e-10 * (rank + 1) * (i + 1);
+    std::vector<CodingSeconds> coding;
+    for (size_t i = 0; i < measured + ladder().size(); ++i) {
+      const double seconds = 1e-10 * (rank + 1) * static_cast<double>(i + 1);
+      coding.push_back({seconds, 2 * seconds});
+    }
     const auto message =
         ErrorSamples::measure(sum_of(contributions[0]), within(1), kCount, 0, nullptr, coding);
     summed.resize(message.size());
@@ -143,7 +146,7 @@ TEST(ErrorSamples, BringWhatCodingCostsOnAverage) {
     const auto found = samples.within(arguments, within(1), allowed);
     ASSERT_TRUE(found.has_value());
     for (size_t i = 0; i < measured; ++i) {
-      EXPECT_NEAR(found->measured_coding[i], kMean * static_cast<double>(i + 1), 1e-15);
+      EXPECT_NEAR(found->measured_coding[i].encode, kMean * static_cast<double>(i + 1), 1e-15);
     }
     uint32_t bits = 0;
     for (const SampledCodec& codec : found->within) {
@@ -151,7 +154,8 @@ TEST(ErrorSamples, BringWhatCodingCostsOnAverage) {
       while (ladder()[place].spec != codec.codec) ++place;
       bits |= uint32_t{1} << place;
       EXPECT_LE(codec.rel_error, allowed);
-      EXPECT_NEAR(codec.coding_seconds, kMean * static_cast<double>(measured + place + 1), 1e-15);
+      EXPECT_NEAR(codec.coding.encode, kMean * static_cast<double>(measured + place + 1), 1e-15);
+      EXPECT_DOUBLE_EQ(codec.coding.decode_add, 2 * codec.coding.encode);
     }
     EXPECT_EQ(samples.within_bits(arguments, within(1), allowed), bits);
     const auto cheapest = samples.cheapest(arguments, within(1), allowed);
@@ -288,7 +292,8 @@ TEST(ErrorSamples, ZerosCostNothingWhereNothingElseIs) {
 }
 
 TEST(ErrorSamples, ShortArraysAreTakenWhole) {
-  const size_t behind = 2 * ladder().size() + tuning_codecs().size() + ErrorSamples::kDigests;
+  const size_t costs = 2 * (ladder().size() + tuning_codecs().size());
+  const size_t behind = ladder().size() + costs + ErrorSamples::kDigests;
   for (const size_t count : {size_t{1}, size_t{511}, size_t{512}, size_t{513}, size_t{4096}}) {
     const Values ones(count, 1.0F);
     EXPECT_EQ(ErrorSamples::measure(sum_of(ones), within(1), count, 7).size(), count + behind);

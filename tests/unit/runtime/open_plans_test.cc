@@ -69,7 +69,7 @@ TEST(OpenPlans, SamplesDoNotSpeakForARing) {
                            {kInt8Direct, kBytes, 800e-6},
                            {{"int8/128", PlanKind::kRing}, kBytes, 600e-6}});
   PathContext context = context_of_eight(table);
-  context.sampled = SampledCodecs{{{"int8/128", 0.009}}, {}};
+  context.sampled = SampledCodecs{{{"int8/128", 0.009, {}}}, {}};
   EXPECT_EQ(choose_path(context, sum_of(kBytes / 4), open_codec(0.9)).value().plan,
             PlanKind::kTwoStep);
 }

@@ -2,7 +2,9 @@
 // their own kernels take, and exact where none is clearly faster.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/tuning/codec_cost.h"
@@ -23,27 +25,31 @@ TuningTable measured() {
                       {{"int4/128", PlanKind::kTwoStep}, kBytes, 45e-6}});
 }
 
+// A rank's coding of 1 MiB, half of it encoding: of two ranks both count once.
+CodingSeconds coding_us(double us) { return {us_per_byte(us / 2), us_per_byte(us / 2)}; }
+
 // Of which 10, 12, 20 and 25 us are coding: 40 us are left for the bytes of int8, 20 for int4's.
 SampledCodecs allowing(std::vector<SampledCodec> codecs) {
-  return {std::move(codecs), {us_per_byte(10), us_per_byte(12), us_per_byte(20), us_per_byte(25)}};
+  return {std::move(codecs), {coding_us(10), coding_us(12), coding_us(20), coding_us(25)}};
 }
 
-PathChoice choice_of(const SampledCodecs& sampled, double max_rel_error = 0.035) {
-  const TuningTable table = measured();
+PathChoice choice_of(const SampledCodecs& sampled, PlanKind plan = PlanKind::kAuto, int ranks = 2,
+                     const TuningTable& table = measured()) {
   PathContext context;
-  context.size = 2;
+  context.size = ranks;
   context.table = &table;
   context.sampled = sampled;
   CallOptions options;
   options.codec = "auto";
-  options.max_rel_error = max_rel_error;
+  options.max_rel_error = 0.035;
+  options.plan = plan;
   const CallArguments sum{Collective::kAllReduce, nullptr,        nullptr, kBytes / sizeof(float),
                           DataType::kFloat32,     ReduceOp::kSum, 0};
   return choose_path(context, sum, options).value();
 }
 
 TEST(SampledChoice, FewerBitsAreNotTakenWhereTheirKernelsAreSlower) {
-  const SampledCodec slow{"int6/128", 0.03, us_per_byte(80)};
+  const SampledCodec slow{"int6/128", 0.03, coding_us(80)};
   const PathChoice alone = choice_of(allowing({slow}));
   EXPECT_EQ(alone.codec, "exact");
   EXPECT_NE(alone.reason.find("int6/128 lost 0.03"), std::string::npos) << alone.reason;
@@ -52,28 +58,28 @@ TEST(SampledChoice, FewerBitsAreNotTakenWhereTheirKernelsAreSlower) {
   ASSERT_EQ(alone.options.size(), 2u);
   EXPECT_NEAR(alone.options[1].seconds, 110e-6, 2e-6);
 
-  const PathChoice beside = choice_of(allowing({slow, {"int8/128", 0.009, us_per_byte(20)}}));
+  const PathChoice beside = choice_of(allowing({slow, {"int8/128", 0.009, coding_us(20)}}));
   EXPECT_EQ(beside.codec, "int8/128");
   EXPECT_NE(beside.reason.find("int8/128 lost 0.009"), std::string::npos) << beside.reason;
   EXPECT_DOUBLE_EQ(beside.seconds, 60e-6) << "it was measured itself";
 }
 
 TEST(SampledChoice, FewerBitsAreTakenWhereTheirKernelsAreAsFast) {
-  const PathChoice choice = choice_of(
-      allowing({{"int6/128", 0.03, us_per_byte(22)}, {"int8/128", 0.009, us_per_byte(20)}}));
+  const PathChoice choice =
+      choice_of(allowing({{"int6/128", 0.03, coding_us(22)}, {"int8/128", 0.009, coding_us(20)}}));
   EXPECT_EQ(choice.codec, "int6/128");
   EXPECT_NEAR(choice.seconds, 52e-6, 2e-6);
 }
 
 // 57 us of int6 are no reason to lose more than the 60 that int8 was measured to take.
 TEST(SampledChoice, WhatIsWorkedOutMustLeadWhatIsMeasured) {
-  const SampledCodec int8{"int8/128", 0.009, us_per_byte(20)};
-  EXPECT_EQ(choice_of(allowing({{"int6/128", 0.03, us_per_byte(27.5)}, int8})).codec, "int8/128");
-  EXPECT_EQ(choice_of(allowing({{"int6/128", 0.03, us_per_byte(26)}, int8})).codec, "int6/128");
+  const SampledCodec int8{"int8/128", 0.009, coding_us(20)};
+  EXPECT_EQ(choice_of(allowing({{"int6/128", 0.03, coding_us(27.5)}, int8})).codec, "int8/128");
+  EXPECT_EQ(choice_of(allowing({{"int6/128", 0.03, coding_us(26)}, int8})).codec, "int6/128");
 }
 
 TEST(SampledChoice, AMeasuredCodecStandsForOneWhoseKernelsNobodyTimed) {
-  const PathChoice choice = choice_of({{{"int5/128+hadamard", 0.03}}, {}});
+  const PathChoice choice = choice_of({{{"int5/128+hadamard", 0.03, {}}}, {}});
   EXPECT_EQ(choice.codec, "int5/128+hadamard");
   EXPECT_DOUBLE_EQ(choice.seconds, 45e-6) << "as int4/128";
 }
@@ -84,16 +90,65 @@ TEST(SampledChoice, NothingButExactIsExact) {
   EXPECT_NE(choice.reason.find("no codec was within"), std::string::npos) << choice.reason;
 }
 
+// One_shot adds three whole arrays on four ranks, where two_step adds one and a half.
+TEST(SampledChoice, DecodingCountsAsOftenAsThePlanDecodes) {
+  std::vector<TuningPoint> points;
+  for (const PlanKind plan : {PlanKind::kOneShot, PlanKind::kTwoStep}) {
+    for (const auto& [codec, us] : {std::pair("exact", 95.0), std::pair("int8/128", 60.0)}) {
+      points.push_back({{codec, plan}, kBytes, us * 1e-6});
+    }
+  }
+  const SampledCodec slow{"int6/128", 0.03, {us_per_byte(10), us_per_byte(20)}};
+  const PathChoice choice = choice_of(allowing({slow}), PlanKind::kAuto, 4, TuningTable(points));
+  double one_shot = 0, two_step = 0;
+  for (const auto& option : choice.options) {
+    if (option.codec != "int6/128") continue;
+    (option.plan == PlanKind::kOneShot ? one_shot : two_step) = option.seconds;
+  }
+  // Those of exact and int8, which transport is told by, count likewise, but decode in 5 and 10 us.
+  EXPECT_GT(one_shot, two_step + 10e-6);
+}
+
+TEST(SampledChoice, WhatSumsOfManyRanksNeedCounts) {
+  // By how much outliers make a call longer whose kernels are as fast without.
+  const auto outliers_s = [](int ranks) {
+    const auto options = choice_of(allowing({{"int4/32+sparse:1%", 0.03, coding_us(20)},
+                                             {"int4/32", 0.03, coding_us(20)}}),
+                                   PlanKind::kAuto, ranks)
+                             .options;
+    double seconds = 0;
+    for (const auto& option : options) {
+      if (option.codec == "int4/32+sparse:1%") seconds += option.seconds;
+      if (option.codec == "int4/32") seconds -= option.seconds;
+    }
+    return seconds;
+  };
+  EXPECT_GT(outliers_s(2), 0);
+  EXPECT_GT(outliers_s(8), 1.5 * outliers_s(2)) << "room for the outliers of eight ranks";
+}
+
+TEST(SampledChoice, OfAPlanThatWasNotMeasuredBitsAloneAreKnown) {
+  const SampledCodec slow{"int6/128", 0.03, coding_us(80)};
+  const SampledCodec int8{"int8/128", 0.009, coding_us(20)};
+  const PathChoice choice = choice_of(allowing({slow, int8}), PlanKind::kRing);
+  EXPECT_EQ(choice.codec, "int6/128");
+  EXPECT_EQ(choice.plan, PlanKind::kRing);
+}
+
 TEST(SampledChoice, EveryCodecOfTheLadderHasACost) {
   const AutoCodecs& ladder = *find_auto_codecs("auto").value();
-  const std::vector<double> costs = coding_costs(ladder, {});
+  const std::vector<CodingSeconds> costs = coding_costs(ladder, {});
   ASSERT_EQ(costs.size(), tuning_codecs().size() + ladder.codecs.size());
   for (size_t i = 0; i < costs.size(); ++i) {
-    EXPECT_GT(costs[i], 0) << i;
-    EXPECT_LT(costs[i], 1e-6) << i;  // a microsecond per byte
+    EXPECT_GT(std::min(costs[i].encode, costs[i].decode_add), 0) << i;
+    EXPECT_LT(std::max(costs[i].encode, costs[i].decode_add), 1e-6) << i;  // 1 us a byte
   }
   EXPECT_EQ(coding_costs(ladder, {}), costs) << "timed once per process";
-  for (const double twice : coding_costs(ladder, {2, 4, 2})) EXPECT_GT(twice, 0);
+  const std::vector<CodingSeconds> two_a_core = coding_costs(ladder, {4, 4, 2});
+  for (size_t i = 0; i < costs.size(); ++i) {
+    EXPECT_DOUBLE_EQ(two_a_core[i].encode, 2 * costs[i].encode);
+    EXPECT_DOUBLE_EQ(two_a_core[i].decode_add, 2 * costs[i].decode_add);
+  }
 }
 
 }  // namespace
