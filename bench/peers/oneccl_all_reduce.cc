@@ -70,8 +70,8 @@ int main(int argc, char** argv) {
   ccl::init();
   OneCcl library(argv[1], std::atoi(argv[2]), std::atoi(argv[3]));
   const int status = tersum::peers::Harness<OneCcl>(library, argv[1], bound).run();
-  // Without the destructors: the library's threads need nothing more, and the tool waits.
   remove_shared_files();
+  // Without the destructors: the library's threads need nothing more, and the tool waits.
   std::fflush(nullptr);
   _exit(status);
 }

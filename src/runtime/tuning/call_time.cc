@@ -6,17 +6,13 @@
 #include "runtime/tuning/tuning_codecs.h"
 
 namespace tersum {
-namespace {
 
-// Of a codec that tuning measured.
 std::optional<double> measured_seconds(const TuningTable& table, size_t float_bytes,
                                        const Codec& codec, PlanKind plan) {
   const auto& measured = tuning_codecs();
   const auto same = std::find(measured.begin(), measured.end(), codec.spec().to_string());
   return same == measured.end() ? std::nullopt : table.seconds({*same, plan}, float_bytes);
 }
-
-}  // namespace
 
 std::optional<double> expected_seconds(const TuningTable& table, const CodingPlace& place,
                                        const CallArguments& arguments, std::string_view codec,
@@ -38,11 +34,10 @@ std::optional<double> expected_seconds(const TuningTable& table, const CodingPla
   return model_seconds(table.points(), plan, bytes, cost.value(), prices.value());
 }
 
-std::optional<double> agreed_seconds(const TuningTable& table, size_t count, int ranks,
-                                     const Codec& codec, const AgreedCoding& coding,
-                                     PlanKind plan) {
+std::optional<double> worked_out_seconds(const TuningTable& table, size_t count, int ranks,
+                                         const Codec& codec, const AgreedCoding& coding,
+                                         PlanKind plan) {
   const size_t float_bytes = count * sizeof(float);
-  if (const auto seconds = measured_seconds(table, float_bytes, codec, plan)) return seconds;
   const CodingPlace place{ranks, 1, 1};  // ranks told what they wait for each other, too
   std::vector<CodecPrice> prices;
   for (size_t i = 0; i < coding.measured.size(); ++i) {

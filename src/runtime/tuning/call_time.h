@@ -20,15 +20,21 @@ std::optional<double> expected_seconds(const TuningTable& table, const CodingPla
                                        const CallArguments& arguments, std::string_view codec,
                                        PlanKind plan);
 
+// The same of a codec that tuning measured by the plan, for an array of so many bytes as float32;
+// nullopt of others.
+std::optional<double> measured_seconds(const TuningTable& table, size_t float_bytes,
+                                       const Codec& codec, PlanKind plan);
+
 // What ranks agree on of kernels.
 struct AgreedCoding {
   CodingSeconds codec;
   std::span<const CodingSeconds> measured;  // of tuning_codecs()
 };
 
-// The same of an all_reduce of `count` values over `ranks` ranks, by what the ranks have told each
-// other: all of them come to the same time.
-std::optional<double> agreed_seconds(const TuningTable& table, size_t count, int ranks,
-                                     const Codec& codec, const AgreedCoding& coding, PlanKind plan);
+// The same of one that it did not, for an all_reduce of `count` values over `ranks` ranks, by what
+// the ranks have told each other: all of them come to the same time.
+std::optional<double> worked_out_seconds(const TuningTable& table, size_t count, int ranks,
+                                         const Codec& codec, const AgreedCoding& coding,
+                                         PlanKind plan);
 
 }  // namespace tersum

@@ -44,6 +44,14 @@ Result<CodingSeconds> remembered_kernels(const std::string& spec) {
   return seconds;
 }
 
+Result<CodingSeconds> kernels_alone(const Codec& codec) {
+  if (codec.shared_sums() != nullptr || codec.flattens() || codec.feeds_back()) {
+    return invalid_argument("a call with " + codec.spec().to_string() +
+                            " is more than its kernels and its wire");
+  }
+  return remembered_kernels(codec.spec().to_string());
+}
+
 double waiting(const CodingPlace& place) {
   return std::max(static_cast<double>(place.ranks_here) / place.cpus, 1.0);
 }
@@ -55,10 +63,8 @@ CodingSeconds coding_cost(std::string_view spec) {
   const bool flattens = at != std::string::npos;
   if (flattens) timed.replace(at, kFlatten.size(), "+hadamard");
   const Result<const Codec*> codec = find_codec(timed, DataType::kFloat32, ReduceOp::kSum);
-  if (!codec.ok() || codec.value()->shared_sums() != nullptr || codec.value()->feeds_back()) {
-    return {};
-  }
-  const Result<CodingSeconds> kernels = remembered_kernels(codec.value()->spec().to_string());
+  if (!codec.ok()) return {};
+  const Result<CodingSeconds> kernels = kernels_alone(*codec.value());
   if (!kernels.ok()) return {};
   return {kernels.value().encode * (flattens ? 2 : 1), kernels.value().decode_add};
 }
@@ -73,11 +79,7 @@ double coding_seconds_per_byte(const CodingSeconds& kernels, const CodingPlace& 
 }
 
 Result<CodecCost> measured_codec_cost(const Codec& codec, const CodingPlace& place, PlanKind plan) {
-  if (codec.shared_sums() != nullptr || codec.flattens() || codec.feeds_back()) {
-    return invalid_argument("a call with " + codec.spec().to_string() +
-                            " is more than its kernels and its wire");
-  }
-  const Result<CodingSeconds> kernels = remembered_kernels(codec.spec().to_string());
+  const Result<CodingSeconds> kernels = kernels_alone(codec);
   if (!kernels.ok()) return kernels.status();
   constexpr double kBytes = kValues * sizeof(float);
   const auto wire_bytes = static_cast<double>(codec.wire_bytes(kValues));

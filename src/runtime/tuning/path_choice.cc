@@ -92,8 +92,8 @@ std::vector<TuningOption> ranked(const PathContext& context, const CallArguments
   std::erase_if(options, [&](const TuningOption& option) {
     const std::string_view codec = option.way.codec;
     const Result<const Codec*> own = find_codec(codec, arguments.type, arguments.op);
-    const bool is_coded = codec != "exact" && (coded != nullptr || !own.ok());
-    const Codec* const format = is_coded ? coded : own.ok() ? own.value() : nullptr;
+    const Codec* format = own.ok() ? own.value() : nullptr;
+    if (coded != nullptr && codec != "exact") format = coded;
     return !may_go(context, arguments, call_options, plan, format, option.way.plan);
   });
   return options;
@@ -207,17 +207,18 @@ std::optional<TuningOption> sampled_way(const PathContext& context, size_t count
                                         const SampledCodec& sampled, const Codec& codec,
                                         PlanKind plan) {
   const TuningTable& table = *context.table;
-  const auto& measured = tuning_codecs();
-  const auto same = std::find(measured.begin(), measured.end(), sampled.codec);
-  const bool is_measured =
-      same != measured.end() && table.seconds({*same, plan}, count * sizeof(float));
+  const size_t bytes = count * sizeof(float);
+  const TuningWay way{sampled.codec, plan};
+  if (const auto seconds = measured_seconds(table, bytes, codec, plan)) {
+    return TuningOption{way, *seconds, false};
+  }
   const auto seconds =
       sampled.coding.encode > 0
-          ? agreed_seconds(table, count, context.size, codec,
-                           {sampled.coding, context.sampled->measured_coding}, plan)
-          : table.seconds({measured_like(sampled.codec), plan}, count * sizeof(float));
+          ? worked_out_seconds(table, count, context.size, codec,
+                               {sampled.coding, context.sampled->measured_coding}, plan)
+          : table.seconds({measured_like(sampled.codec), plan}, bytes);
   if (!seconds) return std::nullopt;
-  return TuningOption{{sampled.codec, plan}, *seconds, !is_measured};
+  return TuningOption{way, *seconds, true};
 }
 
 // Each codec that samples allow by each measured plan.
@@ -244,20 +245,18 @@ PathChoice choose_sampled(const PathContext& context, const CallArguments& argum
                           const CallOptions& options, PlanKind plan) {
   const std::vector<SampledCodec>& within = context.sampled->within;
   auto ways = ranked(context, arguments, options, {"exact"}, plan);
-  const auto priced = sampled_ways(context, arguments, options, plan);
-  if (within.empty() || (priced.empty() && !ways.empty())) {
-    const char* const reason = within.empty()
-                                   ? "no codec was within the allowed error in samples of recent "
-                                     "calls"
-                                   : "what codecs would take by this plan is not known";
+  if (within.empty()) {
+    const char* const reason = "no codec was within the allowed error in samples of recent calls";
     return ways.empty() ? named("exact", plan, reason) : take_best(ways, reason);
   }
   const auto said_of = [](const SampledCodec& codec) {
     return std::string(codec.codec) + " lost " + error_text(codec.rel_error) +
            " of the sums in samples of recent calls, within the allowed error";
   };
-  // Of a plan that was not measured no times are known, only bits.
+  const auto priced = sampled_ways(context, arguments, options, plan);
   if (priced.empty()) {
+    if (!ways.empty()) return take_best(ways, "what codecs would take by this plan is not known");
+    // Of a plan that was not measured no times are known, only bits.
     return named(std::string(within.front().codec), plan, said_of(within.front()));
   }
   ways.insert(ways.end(), priced.begin(), priced.end());
