@@ -330,12 +330,34 @@ TEST_F(TuningSim, LatencyAndRateOfTheLinksAreFound) {
   }
 }
 
+// Of a network that delays messages at random, too, and by more than all that bytes cost.
 TEST_F(TuningSim, ARateBehindALongLatencyIsNotMadeUp) {
   ClusterOptions options = sim_cluster(2, 6);
   options.network.latency_ns = kNsPerMs;
   Cluster cluster(options);
   TuningTogether(cluster).tune_communicators();
   EXPECT_FALSE(cluster.at(0).link_speed().has_value());
+}
+
+// Between sites: what 16 MiB take is told within the budget, and that quantizing pays.
+TEST_F(TuningSim, WhatBytesCostIsFoundBehindALongLatency) {
+  constexpr int64_t kNsPerUs = 1'000;
+  for (const double rate : {1e7, 1e8, 1e9}) {
+    for (const int64_t latency_us : {100, 500, 1'000, 2'000, 5'000, 10'000}) {
+      ClusterOptions options = sim_cluster(2, 6);
+      options.network.latency_ns = latency_us * kNsPerUs;
+      options.network.jitter_ns = 0;
+      options.network.reorder_probability = 0;
+      options.network.bandwidth_bytes_per_s = rate;
+      Cluster cluster(options);
+      EXPECT_LE(TuningTogether(cluster).tune_communicators(), 0.24) << latency_us << ' ' << rate;
+      CallOptions open;
+      open.codec = "auto";
+      const Result<PathChoice> choice = cluster.at(0).choose(
+          Collective::kAllReduce, 4 << 20, DataType::kFloat32, ReduceOp::kSum, open);
+      EXPECT_EQ(choice.value().codec, "int8/128") << latency_us << ' ' << rate;
+    }
+  }
 }
 
 // What a program does that calls tune() between its epochs.

@@ -14,6 +14,8 @@ constexpr double kGrowthMin = 1.2;
 // has said that it is ready: one more hop, which is less than a tenth of the difference where four
 // times the bytes take three times as long.
 constexpr double kGrowthMinFromEager = 3;
+// What less takes may be a network's whim, unless still less grew like it.
+constexpr size_t kSurelySeenBytes = 256 << 10;
 
 }  // namespace
 
@@ -22,7 +24,8 @@ std::optional<LinkSpeed> link_speed_of(const TuningTable& table, int ranks) {
   const double sent = 2.0 * (ranks - 1) / ranks;  // by a rank, per byte of the array
   std::vector<TuningPoint> points;                // by size, as the table has them
   for (const TuningPoint& point : table.points()) {
-    if (point.way == kWay) points.push_back(point);
+    // One call may have waited for anything.
+    if (point.way == kWay && !point.is_one_call) points.push_back(point);
   }
   if (points.size() < 2 || ranks < 2) return std::nullopt;
   const auto sent_bytes = [&](const TuningPoint& p) { return sent * static_cast<double>(p.bytes); };
@@ -31,6 +34,12 @@ std::optional<LinkSpeed> link_speed_of(const TuningTable& table, int ranks) {
   const bool is_eager = 2 * next.bytes / static_cast<size_t>(ranks) <= kEagerBytesMax;
   const double growth_min = is_eager ? kGrowthMinFromEager : kGrowthMin;
   if (large.seconds < growth_min * next.seconds) return std::nullopt;
+  if (large.bytes < kSurelySeenBytes) {
+    const bool has_grown_before =
+        points.size() > 2 &&
+        next.seconds >= kGrowthMinFromEager * points[points.size() - 3].seconds;
+    if (!has_grown_before) return std::nullopt;
+  }
   LinkSpeed speed;
   speed.bytes_per_second = (sent_bytes(large) - sent_bytes(next)) / (large.seconds - next.seconds);
   const TuningPoint& small = points.front();

@@ -15,6 +15,11 @@ using Points = std::span<const TuningPoint>;
 // win: one_shot while small, what the cost model brought in where it foretold it.
 constexpr double kReach = 2;
 
+// What links are taken to carry that have not shown it, as in the cost model: 1 Gbit/s.
+constexpr double kHiddenSecondsPerByte = 8e-9;
+// How many times as long the larger of two sizes takes at least where bytes are seen to cost time.
+constexpr double kGrowthMin = 1.2;
+
 // Whether `plan` is such a one, which others have outlasted. Where ranks are not all neighbours
 // only the plan of untuned calls, which is kAuto in a table, is measured at every size for which
 // there is time; elsewhere two_step and ring, or hierarchical, which then reaches as far as any.
@@ -59,13 +64,18 @@ double seconds_within(Points own, double bytes) {
   return std::exp(on_line(0, std::log(low.seconds), 1, std::log(above->seconds), share));
 }
 
-// Beyond all measured sizes.
+// Beyond all measured sizes. Where the last two took about as long, or there is one only, bytes
+// were hidden by latency, and are taken to cost what 1 Gbit/s makes of them.
 double seconds_beyond(Points own, double bytes) {
   const TuningPoint& end = own.back();
-  const double mean = end.seconds / size_of(end);
-  const double slope = own.size() < 2 ? mean
-                                      : (end.seconds - own[own.size() - 2].seconds) /
-                                            (size_of(end) - size_of(own[own.size() - 2]));
+  const double hidden = std::min(end.seconds / size_of(end),
+                                 kHiddenSecondsPerByte * tuning_wire_ratio(end.way.codec));
+  double slope = hidden;
+  if (own.size() > 1) {
+    const TuningPoint& before = own[own.size() - 2];
+    slope = (end.seconds - before.seconds) / (size_of(end) - size_of(before));
+    if (end.seconds < kGrowthMin * before.seconds) slope = std::max(slope, hidden);
+  }
   return end.seconds + std::max(slope, 0.0) * (bytes - size_of(end));
 }
 

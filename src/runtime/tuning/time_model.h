@@ -8,7 +8,8 @@
 //   below the smallest    the smallest's time: latency
 //   beyond a way's last   it grows as other codecs of the plan did that were measured further,
 //                         those between which it lies by wire bytes
-//   beyond all sizes      each byte costs what the last measured ones did
+//   beyond all sizes      each byte costs what the last measured ones did; where latency hid that,
+//                         what it costs at 1 Gbit/s
 //   a codec never seen    time = transport + coding. Transport, what measured times have beyond
 //                         their kernels' own, is linear in wire bytes from codec to codec
 //
@@ -36,6 +37,7 @@ struct TuningPoint {
   TuningWay way;
   size_t bytes = 0;  // of the array, as float32
   double seconds = 0;
+  bool is_one_call = false;  // and no median of several: there was no time
 };
 
 // A codec as the model sees it, each per byte of float32.

@@ -20,6 +20,7 @@ constexpr size_t kProbeBytes = 64 << 10;
 constexpr double kProbeSeconds = 2e-3;
 constexpr int kProbeRounds = 5;
 constexpr double kProbeRoundsSeconds = 12e-3;
+constexpr double kNewsFactor = 1.2;
 constexpr int kLooksMax = 5;
 // Of what is left of the budget, for another look.
 constexpr double kLookShare = 0.125;
@@ -30,6 +31,7 @@ struct Probe {
   std::vector<TuningWay> ways;
   std::vector<double> first;  // agreed: the first turn of the ways that counts
   double turn_s = 0;          // agreed: that turn, with the calls that are not timed
+  bool is_last_look = false;  // that turn is all there is time for
 };
 
 class Tuning {
@@ -44,17 +46,20 @@ class Tuning {
       if (!known.ok() || !known->empty()) return known;
     }
     TERSUM_RETURN_IF_ERROR(look_at_all_sizes());
+    TERSUM_RETURN_IF_ERROR(look_further());
     // From the largest to the smallest: when a group is new, the system has not yet given each rank
     // a core, and short calls take several times as long as they will.
     std::vector<double> turns_s;
     turns_s.reserve(probes_.size());
-    for (const Probe& probe : probes_) turns_s.push_back(probe.turn_s);
+    for (const Probe& probe : probes_) {
+      if (!probe.is_last_look) turns_s.push_back(probe.turn_s);
+    }
     for (auto probe = probes_.rbegin(); probe != probes_.rend(); ++probe) {
       // Anew for each size: where long calls took longer than they had at first, there is less left
       // for the others.
       const double turns_each_s = affordable_turns_seconds(turns_s, budget_s() - elapsed_s_);
       TERSUM_RETURN_IF_ERROR(measure(*probe, turns_each_s));
-      turns_s.pop_back();
+      if (!probe->is_last_look) turns_s.pop_back();
     }
     TuningTable table = smooth_table();
     if (!request_.key.empty()) write_tuning_cache(request_.key, table);
@@ -63,6 +68,8 @@ class Tuning {
 
  private:
   Status look_at_all_sizes();
+  Status look_further();
+  Status look_once(size_t bytes, bool warms_up);
   Status look_at(Probe& probe, const std::vector<TuningWay>& ways);
   Status look_again(Probe& probe, const std::vector<TuningWay>& ways, size_t next,
                     double to_come_s);
@@ -90,6 +97,8 @@ class Tuning {
   }
   // Values as gradients have them, not zeros: zeros flatter quantizers.
   void grow_arrays(size_t count);
+  // By the probe and the one before it.
+  [[nodiscard]] FewSeen few_seen(const Probe& probe) const;
 
   const TuningRequest& request_;
   const Clock& clock_;
@@ -101,6 +110,7 @@ class Tuning {
   int64_t begun_ns_ = 0;
   double elapsed_s_ = 0;   // agreed
   double few_turn_s_ = 0;  // agreed: the first ways, at the size that was looked at last
+  double to_come_s_ = 0;   // agreed: further turns of the sizes that are not looked at once only
 };
 
 void Tuning::grow_arrays(size_t count) {
@@ -114,6 +124,17 @@ void Tuning::grow_arrays(size_t count) {
   for (size_t i = begin; i < count; ++i) {
     input_[i] = i < kPeriod ? normal(random) : input_[i - kPeriod];
   }
+}
+
+FewSeen Tuning::few_seen(const Probe& probe) const {
+  FewSeen seen = {probe.bytes, probe.first[0], probe.first[1], std::nullopt};
+  const auto before = std::find_if(probes_.rbegin(), probes_.rend(),
+                                   [&](const Probe& other) { return other.bytes < probe.bytes; });
+  if (before != probes_.rend()) {
+    const double more_s = seen.exact_s + seen.coded_s - before->first[0] - before->first[1];
+    seen.seconds_per_byte = more_s / static_cast<double>(probe.bytes - before->bytes);
+  }
+  return seen;
 }
 
 Status Tuning::call(const TuningWay& way, size_t bytes) {
@@ -153,7 +174,8 @@ Status Tuning::look_at_all_sizes() {
   double to_come_s = 0;
   for (size_t i = 0; i < kProbeSizes.size(); ++i) {
     const double left_s = budget_s() - elapsed_s_ - to_come_s;
-    if (i > 0 && least_seconds_at(i, few_turn_s_) > left_s) break;
+    if (i > 0 && least_seconds_at(i, few_seen(probes_.back()), request_.size, few_turn_s_) > left_s)
+      break;
     Probe probe;
     probe.bytes = kProbeSizes[i];
     const auto ways = probe_ways(probe.bytes, request_.size, request_.topology);
@@ -164,7 +186,7 @@ Status Tuning::look_at_all_sizes() {
     const double mean_s = few_turn_s_ / static_cast<double>(kFewWays);
     const double rest_s =
         least_seconds(probe.bytes, rest_turn_seconds(ways, request_.size, mean_s));
-    const double next_s = least_seconds_at(i + 1, few_turn_s_);
+    const double next_s = least_seconds_at(i + 1, few_seen(probe), request_.size, few_turn_s_);
     const double few_to_come_s = seconds_to_come(probe.turn_s);
     if (rest_fits(rest_s, next_s, budget_s() - elapsed_s_ - to_come_s - few_to_come_s)) {
       TERSUM_RETURN_IF_ERROR(look_at(probe, {ways.begin() + kFewWays, ways.end()}));
@@ -172,21 +194,61 @@ Status Tuning::look_at_all_sizes() {
     to_come_s += seconds_to_come(probe.turn_s);
     probes_.push_back(std::move(probe));
   }
+  to_come_s_ = to_come_s;
+  return {};
+}
+
+// Where no further size fits as it should be measured, few ways are called once each at those that
+// a single look may take. On a link of a long latency, or while others hold the cores, small arrays
+// say nothing of what bytes cost, by which all larger ones are foretold: so where only the smallest
+// was reached, its further turns are given up for this.
+Status Tuning::look_further() {
+  for (;;) {
+    const Probe& last = probes_.back();
+    const FewSeen seen = few_seen(last);
+    const double kept_s = probes_.size() > 1 ? to_come_s_ : 0;
+    // By one more call the ranks agree.
+    const double left_s = budget_s() - elapsed_s_ - kept_s - seen.exact_s;
+    const size_t bytes = further_size(seen, request_.size, left_s);
+    if (bytes == 0) return {};
+    const bool warms_up = 2 * further_seconds(seen, request_.size, bytes) <= left_s;
+    TERSUM_RETURN_IF_ERROR(look_once(bytes, warms_up));
+  }
+}
+
+// Adds a size that is measured no further.
+Status Tuning::look_once(size_t bytes, bool warms_up) {
+  Probe probe;
+  probe.bytes = bytes;
+  probe.is_last_look = true;
+  probe.ways = probe_ways(bytes, request_.size, request_.topology);
+  probe.ways.resize(kFewWays);
+  grow_arrays(bytes / sizeof(float));
+  for (const TuningWay& way : probe.ways) {
+    if (warms_up) TERSUM_RETURN_IF_ERROR(call(way, bytes));
+    TERSUM_RETURN_IF_ERROR(time_call(way, bytes, probe.first));
+  }
+  TERSUM_RETURN_IF_ERROR(agree_on_times(probe.first));
+  probes_.push_back(std::move(probe));
   return {};
 }
 
 // Where the next size, number `next`, seems out of reach, a rank may only have waited for a core:
-// the quickest of some looks decides. All ranks know the same of each.
+// the quickest of some looks decides, of each way, too. All ranks know the same of each.
 Status Tuning::look_again(Probe& probe, const std::vector<TuningWay>& ways, size_t next,
                           double to_come_s) {
   for (int look = 1; look < kLooksMax; ++look) {
     const double left_s = budget_s() - elapsed_s_ - to_come_s - seconds_to_come(probe.turn_s);
     const double look_s = probe.turn_s * (1 + turns_before(probe.bytes));
-    if (least_seconds_at(next, probe.turn_s) <= left_s || look_s > kLookShare * left_s) break;
+    const double next_s = least_seconds_at(next, few_seen(probe), request_.size, probe.turn_s);
+    if (next_s <= left_s || look_s > kLookShare * left_s) break;
     Probe other;
     other.bytes = probe.bytes;
     TERSUM_RETURN_IF_ERROR(look_at(other, ways));
-    if (other.turn_s < probe.turn_s) probe = std::move(other);
+    probe.turn_s = std::min(probe.turn_s, other.turn_s);
+    for (size_t w = 0; w < ways.size(); ++w) {
+      probe.first[w] = std::min(probe.first[w], other.first[w]);
+    }
   }
   return {};
 }
@@ -221,7 +283,8 @@ Status Tuning::measure(const Probe& probe, double turns_s) {
   const double begun_s = elapsed_s_;
   // With two calls by which ranks agree: the last one has not been counted.
   const auto calls = static_cast<double>(ways) * calls_in_a_row(probe.bytes);
-  if ((kTurnsMin - 1 + 2 / calls) * probe.turn_s <= budget_s() - elapsed_s_) {
+  if (!probe.is_last_look &&
+      (kTurnsMin - 1 + 2 / calls) * probe.turn_s <= budget_s() - elapsed_s_) {
     TERSUM_RETURN_IF_ERROR(run_turns(probe, kTurnsMin - 1, seconds));
     turns = kTurnsMin;
     const double spent_s = elapsed_s_ - begun_s;
@@ -234,7 +297,8 @@ Status Tuning::measure(const Probe& probe, double turns_s) {
   for (size_t w = 0; w < ways; ++w) {
     std::vector<double> own(turns);
     for (size_t turn = 0; turn < turns; ++turn) own[turn] = seconds[turn * ways + w];
-    points_.push_back({probe.ways[w], probe.bytes, std::max(median(std::move(own)), 1e-9)});
+    const double seconds_each = std::max(median(std::move(own)), 1e-9);
+    points_.push_back({probe.ways[w], probe.bytes, seconds_each, turns == 1});
   }
   return {};
 }
@@ -309,7 +373,8 @@ Result<TuningTable> Tuning::agreed_cache() {
 
 // A small size tells most, and the largest of the link's rate where latency hides it from small
 // ones. Those between keep a slower link from spending the whole budget on the largest: at a
-// quarter of its bytes, a link whose rate fell is noticed, or its latency is most of the time.
+// quarter of its bytes, a link whose rate fell is noticed, or its latency is most of the time; so
+// those that take little longer than what was looked at tell nothing.
 Result<bool> Tuning::holds(const TuningTable& table) {
   size_t largest = 0;
   for (const TuningPoint& point : table.points()) largest = std::max(largest, point.bytes);
@@ -320,9 +385,14 @@ Result<bool> Tuning::holds(const TuningTable& table) {
     if (quick && bytes <= std::min(kProbeBytes, largest)) smallest = bytes;
   }
   Result<bool> held = still_true(table, smallest, kProbeRounds);
+  double looked_at_s = table.seconds(first_way(smallest), smallest).value_or(0);
   for (const size_t bytes : kProbeSizes) {
     if (!held.ok() || !held.value()) break;
-    if (bytes > smallest && bytes <= largest) held = still_true(table, bytes, 1);
+    if (bytes <= smallest || bytes > largest) continue;
+    const double expected_s = table.seconds(first_way(bytes), bytes).value_or(0);
+    if (bytes < largest && expected_s < kNewsFactor * looked_at_s) continue;
+    looked_at_s = expected_s;
+    held = still_true(table, bytes, 1);
   }
   return held;
 }

@@ -17,6 +17,9 @@ constexpr size_t kOneShotBytesMaxOfTwo = 1024 * 1024;
 constexpr int kOneShotRanksMax = 8;
 // The codecs that speak for all where there is no time to try all.
 constexpr std::string_view kFewCodecs[] = {"exact", "int8/128"};
+constexpr double kLeastRate = 12.5e6;  // bytes/s that links are taken to carry
+// How many times as long as behind another of its way a call may take.
+constexpr double kColdFactor = 1.5;
 
 bool is_few(std::string_view codec) {
   return std::find(std::begin(kFewCodecs), std::end(kFewCodecs), codec) != std::end(kFewCodecs);
@@ -56,15 +59,6 @@ std::vector<TuningWay> probe_ways(size_t bytes, int size, const Topology* topolo
   if (shares_hosts) add(PlanKind::kTwoStep, true, true);
   add_quickest();
   return ways;
-}
-
-double least_seconds_at(size_t i, double turn_s) {
-  if (i == 0 || i >= kProbeSizes.size()) return 0;
-  const auto bytes_called = [](size_t size) {
-    return static_cast<double>(size) * calls_in_a_row(size);
-  };
-  const double growth = bytes_called(kProbeSizes[i]) / bytes_called(kProbeSizes[i - 1]);
-  return least_seconds(kProbeSizes[i], growth * turn_s);
 }
 
 double rest_turn_seconds(const std::vector<TuningWay>& ways, int size, double mean_s) {
@@ -112,6 +106,39 @@ void make_monotone(std::span<TuningPoint> points) {
   for (const auto& [seconds, count] : runs) {
     for (size_t i = 0; i < count; ++i) points[next++].seconds = seconds;
   }
+}
+
+double growth_bound(const FewSeen& seen, int size, size_t bytes) {
+  const double coded_ratio = tuning_wire_ratio(kFewCodecs[1]);
+  const double sent = (1 + coded_ratio) * 2 * (size - 1) / size;  // of each byte, in both hops
+  const auto seen_bytes = static_cast<double>(seen.bytes);
+  const double saved_s = (seen.exact_s - seen.coded_s) / ((1 - coded_ratio) * seen_bytes);
+  const double byte_s =
+      std::max(seen.seconds_per_byte.value_or((1 + coded_ratio) * saved_s), sent / kLeastRate);
+  const double more = static_cast<double>(bytes) - seen_bytes;
+  return 1 + more * std::min(byte_s / (seen.exact_s + seen.coded_s), 1 / seen_bytes);
+}
+
+double least_seconds_at(size_t i, const FewSeen& seen, int size, double turn_s) {
+  if (i == 0 || i >= kProbeSizes.size()) return 0;
+  const size_t bytes = kProbeSizes[i];
+  const double calls = 1.0 * calls_in_a_row(bytes) / calls_in_a_row(kProbeSizes[i - 1]);
+  return least_seconds(bytes, growth_bound(seen, size, bytes) * calls * turn_s);
+}
+
+double further_seconds(const FewSeen& seen, int size, size_t bytes) {
+  return kColdFactor * (seen.exact_s + seen.coded_s) * growth_bound(seen, size, bytes);
+}
+
+size_t further_size(const FewSeen& seen, int size, double left_s) {
+  size_t fitting = 0;
+  for (const size_t bytes : kProbeSizes) {
+    if (bytes <= seen.bytes) continue;
+    if (further_seconds(seen, size, bytes) > left_s) break;
+    fitting = bytes;
+    if (seen.seconds_per_byte) break;
+  }
+  return fitting;
 }
 
 }  // namespace tersum

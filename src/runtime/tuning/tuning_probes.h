@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -60,9 +61,29 @@ inline double least_seconds(size_t bytes, double turn_s) {
   return turn_s * (turns_before(bytes) + kTurnsMin);
 }
 
-// What the fewest turns take at the size number `i` of ways that took `turn_s` at the one before,
-// going by the bytes; 0 where there is no such size.
-double least_seconds_at(size_t i, double turn_s);
+// The first kFewWays at the largest size so far, as called once each.
+struct FewSeen {
+  size_t bytes = 0;
+  double exact_s = 0;
+  double coded_s = 0;
+  std::optional<double> seconds_per_byte;  // together, since the size before, if there was one
+};
+
+// How many times as long `bytes` take at most: in proportion, unless latency is more of it. A byte
+// costs what it has cost since the size before, or, by what one codec saves, at the first; and as
+// much as where links carry 100 Mbit/s, if it seemed to cost less.
+double growth_bound(const FewSeen& seen, int size, size_t bytes);
+
+// What the fewest turns of these take at the size number `i`, when one took `turn_s` at the size
+// before; 0 where there is no such size.
+double least_seconds_at(size_t i, const FewSeen& seen, int size, double turn_s);
+
+// What a call of each takes at most with `bytes`, behind another.
+double further_seconds(const FewSeen& seen, int size, size_t bytes);
+
+// The next size, if it fits into what is left; the largest that does where one has been seen only,
+// so that what a byte costs can be told from latency. 0: none.
+size_t further_size(const FewSeen& seen, int size, double left_s);
 
 // A guess at a turn of the ways behind the first kFewWays, by the mean call of these: the others'
 // codecs have as many bytes on average, or fewer.

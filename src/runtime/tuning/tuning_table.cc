@@ -43,6 +43,8 @@ constexpr double kWorkedOutGain = 1.05;
 
 // Tells a whole text from one that was cut off behind a line.
 constexpr std::string_view kLastLine = "end\n";
+// Ends the line of a time that is no median.
+constexpr std::string_view kOneCall = "once";
 
 std::tuple<std::string_view, PlanKind> way_key(const TuningWay& way) {
   return {way.codec, way.plan};
@@ -81,7 +83,9 @@ std::optional<TuningPoint> parse_point(std::string_view line) {
   point.way = {*codec, *plan};
   if (!parse_number(take_word(line), point.bytes) || point.bytes == 0) return std::nullopt;
   if (!parse_number(take_word(line), point.seconds)) return std::nullopt;
-  if (!std::isfinite(point.seconds) || point.seconds <= 0 || !line.empty()) return std::nullopt;
+  if (!std::isfinite(point.seconds) || point.seconds <= 0) return std::nullopt;
+  point.is_one_call = line == kOneCall;
+  if (!point.is_one_call && !line.empty()) return std::nullopt;
   return point;
 }
 
@@ -140,7 +144,9 @@ std::string TuningTable::to_text(std::string_view key) const {
     std::array<char, 32> digits;
     const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), point.seconds);
     text += std::string(point.way.codec) + ' ' + std::string(plan_kind_name(point.way.plan)) + ' ' +
-            std::to_string(point.bytes) + ' ' + std::string(digits.data(), end.ptr) + '\n';
+            std::to_string(point.bytes) + ' ' + std::string(digits.data(), end.ptr);
+    if (point.is_one_call) text.append(" ").append(kOneCall);
+    text += '\n';
   }
   return text.append(kLastLine);
 }

@@ -90,6 +90,24 @@ TEST(TimeModel, BeyondAllSizesItGrowsAsItsNeighboursDoThere) {
   EXPECT_NEAR(model_seconds(points, kRing, 16 * kMega).value(), 2 * exact, 1e-12);
 }
 
+// Behind 20 ms neither 1 nor 64 KiB show what bytes cost: 8 ns each of them that is sent.
+TEST(TimeModel, BytesThatLatencyHidAreTakenToNeedOneGbitPerSecond) {
+  for (const double second : {0.0, 20.1e-3}) {
+    std::vector<TuningPoint> points{{kExact, 1024, 20e-3}, {kInt8, 1024, 20e-3}};
+    if (second > 0) {
+      points.push_back({kExact, 65'536, second});
+      points.push_back({kInt8, 65'536, second});
+    }
+    const TuningTable table(points);
+    EXPECT_NEAR(table.seconds(kExact, 100 * kMega).value(), 0.82, 1e-3);
+    EXPECT_NEAR(table.seconds(kInt8, 100 * kMega).value(), 0.02 + 0.8 * 130 / 512, 1e-3);
+  }
+  // 5 ns a byte: they cannot have cost more than all there was.
+  EXPECT_NEAR(TuningTable({{kExact, 1000, 5e-6}}).seconds(kExact, kMega).value(), 5e-3, 1e-9);
+  const TuningTable seen({{kExact, kMega, 10e-3}, {kExact, 4 * kMega, 12.1e-3}});
+  EXPECT_NEAR(seen.seconds(kExact, 7 * kMega).value(), 14.2e-3, 1e-9) << "it was seen";
+}
+
 TEST(TimeModel, AWayThatWasNotMeasuredHasNoTime) {
   EXPECT_FALSE(model_seconds(sample_points(), {"exact", PlanKind::kTree}, kMega).has_value());
   EXPECT_FALSE(model_seconds({}, kExact, kMega).has_value());

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
+#include <random>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,10 +35,12 @@ struct Machine {
   double slow_from_s = 1e9;  // and from then on
   size_t stalled = 0;        // so many calls of 1 KiB take 6 ms more, every other one
   double latency_s = 0;      // of every call, more than the above
+  double waits_s = 0;        // of every call, up to so much more, evenly spread
   double colder = 1;         // as many times as long a call takes behind one of another way
   HandClock clock;
   std::vector<size_t> sizes;  // of the calls, in order
   std::string last_way;
+  std::minstd_rand random{1};
   double seconds_of(const CallOptions& options, size_t bytes) const {
     const double wire = tuning_wire_ratio(options.codec) * static_cast<double>(bytes) *
                         (options.plan == PlanKind::kOneShot ? 2 : 1);
@@ -63,6 +67,7 @@ struct Machine {
           std::string(options.codec) + std::string(plan_kind_name(options.plan));
       const double cold = std::exchange(last_way, way) == way ? 1 : colder;
       clock.advance(slow * cold * seconds_of(options, bytes));
+      clock.advance(waits_s * std::generate_canonical<double, 32>(random));
       if (bytes == 1 << 10 && sizes.size() < 2 * stalled && sizes.size() % 2 == 1) {
         clock.advance(6e-3);
       }
@@ -124,6 +129,50 @@ TEST(Tuner, ForetellsWhatItDidNotMeasure) {
       EXPECT_NEAR(foretold / real, 1, 0.001) << codec << ' ' << bytes;
     }
   }
+}
+
+// Links of 100 Mbit/s and 1 Gbit/s between far sites: latency is all that small arrays show.
+TEST(Tuner, TellsWhatBytesCostBehindALongLatency) {
+  for (const double latency_s : {2e-3, 5e-3, 10e-3, 20e-3}) {
+    for (const double ns_per_byte : {80.0, 8.0}) {
+      Machine machine;
+      machine.latency_s = latency_s;
+      machine.ns_per_byte = ns_per_byte;
+      const TuningTable table = machine.tune(2);
+      EXPECT_LE(static_cast<double>(machine.clock.now_ns()) * 1e-9, 0.2) << latency_s;
+      for (const std::string_view codec : {"exact", "int8/128"}) {
+        CallOptions options;
+        options.codec = codec;
+        options.plan = PlanKind::kTwoStep;
+        EXPECT_NEAR(table.seconds({codec, options.plan}, 64 << 20).value() /
+                        machine.seconds_of(options, 64 << 20),
+                    1, 0.01)
+            << codec << ", " << latency_s << " s, " << ns_per_byte << " ns per byte";
+      }
+    }
+  }
+}
+
+// Other processes hold the cores, so that every call waits for one, up to twice as long as 400
+// Mbit/s need for 256 KiB. By 1 KiB alone 4 MiB would be foretold 50 to 300 times too long.
+TEST(Tuner, TellsWhatBytesCostWhereCallsWaitForCores) {
+  constexpr double kReal = 84e-3;
+  int near = 0;
+  int coded = 0;
+  for (unsigned seed = 1; seed <= 20; ++seed) {
+    Machine machine;
+    machine.random.seed(seed);
+    machine.waits_s = 8e-3;
+    machine.ns_per_byte = 20;
+    const TuningTable table = machine.tune(2);
+    EXPECT_LE(static_cast<double>(machine.clock.now_ns()) * 1e-9, 0.225) << seed;
+    const double exact_s = table.seconds({"exact", PlanKind::kTwoStep}, 4 << 20).value();
+    const double int8_s = table.seconds({"int8/128", PlanKind::kTwoStep}, 4 << 20).value();
+    if (exact_s > kReal / 3 && exact_s < kReal * 3) ++near;
+    if (int8_s < 0.85 * exact_s) ++coded;
+  }
+  EXPECT_GE(near, 15);
+  EXPECT_GE(coded, 12);
 }
 
 TEST(Tuner, MoreThanTwoRanksTryARing) {
@@ -259,11 +308,32 @@ TEST(TuningProbes, TheRestIsLeftWhereFewWaysThenReachTheNextSize) {
   EXPECT_TRUE(rest_fits(0.064, 0.256, 0.200)) << "the next size is out of reach anyway";
   EXPECT_FALSE(rest_fits(0.064, 0.256, 0.060));
   EXPECT_TRUE(rest_fits(0.064, 0, 0.070)) << "there is no next size";
-  EXPECT_EQ(least_seconds_at(0, 1), 0);
-  EXPECT_EQ(least_seconds_at(1, 1), 16 * 3);
-  EXPECT_EQ(least_seconds_at(5, 1), 2 * 4) << "four times the bytes, half as many calls";
-  EXPECT_EQ(least_seconds_at(6, 1), 4 * 4);
-  EXPECT_EQ(least_seconds_at(7, 1), 0);
+  // No latency: nothing was called that took less with fewer bytes.
+  const auto seen = [](size_t bytes) { return FewSeen{bytes, 0.8, 0.2, std::nullopt}; };
+  EXPECT_EQ(least_seconds_at(0, seen(1 << 10), 2, 1), 0);
+  EXPECT_DOUBLE_EQ(least_seconds_at(1, seen(1 << 10), 2, 1), 16 * 3);
+  EXPECT_DOUBLE_EQ(least_seconds_at(5, seen(1 << 20), 2, 1), 2 * 4)
+      << "four times the bytes, half as many calls";
+  EXPECT_DOUBLE_EQ(least_seconds_at(6, seen(4 << 20), 2, 1), 4 * 4);
+  EXPECT_EQ(least_seconds_at(7, seen(16 << 20), 2, 1), 0);
+  const FewSeen waiting = {1 << 10, 0.5, 0.5, std::nullopt};
+  EXPECT_NEAR(least_seconds_at(1, waiting, 2, 1), 3, 0.01) << "it is latency";
+}
+
+TEST(TuningProbes, ALookFurtherTakesNoMoreThanIsLeft) {
+  const FewSeen far = {1 << 10, 20e-3, 20e-3, std::nullopt};
+  EXPECT_EQ(further_size(far, 2, 99e-3), size_t{64} << 10) << "256 KiB may take 99.4 ms";
+  EXPECT_EQ(further_size(far, 2, 100e-3), size_t{256} << 10);
+  EXPECT_EQ(further_size(far, 2, 61e-3), 0U);
+  EXPECT_GT(further_seconds(far, 8, 256 << 10), further_seconds(far, 2, 256 << 10));
+  const FewSeen slower = {1 << 10, 21e-3, 20e-3, std::nullopt};
+  EXPECT_EQ(further_size(slower, 2, 100e-3), size_t{16} << 10) << "by what int8 saved";
+  const FewSeen quick = {1 << 10, 5e-6, 5e-6, std::nullopt};
+  EXPECT_NEAR(further_seconds(quick, 2, 16 << 10), 240e-6, 1e-9) << "in proportion";
+  const FewSeen slow = {64 << 10, 80e-3, 20e-3, 1e-6};
+  EXPECT_NEAR(further_seconds(slow, 2, 256 << 10), 1.5 * (0.1 + 192 * 1024e-6), 1e-6);
+  EXPECT_EQ(further_size(slow, 2, 10), size_t{256} << 10) << "one size at a time";
+  EXPECT_EQ(further_size({16 << 20, 1, 1, 1e-8}, 2, 100), 0U);
 }
 
 TEST(TuningProbes, WaysOfTwoRanksAndOfMore) {

@@ -108,6 +108,9 @@ TEST(TuningTable, TextRoundTripsAndForeignOrDamagedTextIsIgnored) {
     EXPECT_TRUE(TuningTable::parse(text.substr(0, bytes), "this host").empty()) << bytes;
   }
   EXPECT_TRUE(TuningTable::parse("", "this host").empty());
+  EXPECT_TRUE(TuningTable::parse("this host\nexact ring 5 1 onc\nend\n", "this host").empty());
+  const char* const once = "this host\nexact ring 5 1 once\nend\n";
+  EXPECT_EQ(TuningTable::parse(once, "this host").to_text("this host"), once);
   EXPECT_TRUE(TuningTable::parse("this host\nint7 ring 5 1\nend\n", "this host").empty());
   EXPECT_TRUE(TuningTable::parse("this host\nexact ring 0 1\nend\n", "this host").empty());
   EXPECT_TRUE(TuningTable::parse("this host\nexact ring 5 -1\nend\n", "this host").empty());
@@ -144,11 +147,22 @@ TEST(LinkSpeedOf, IsSlopeAndInterceptOfExactTwoSteps) {
   EXPECT_NEAR(speed.bytes_per_second, 2e9, 1);
   points[2].seconds = 2 * points[1].seconds;
   EXPECT_FALSE(link_speed_of(TuningTable(points), 4).has_value()) << "the smaller leaves at once";
+  points[1].bytes = 16 << 10;
+  points[2] = {kExactDirect, 64 << 10, 5 * points[1].seconds};
+  EXPECT_TRUE(link_speed_of(TuningTable(points), 4).has_value()) << "each size grew";
+  points[1].seconds = 2 * points[0].seconds;
+  points[2].seconds = 5 * points[1].seconds;
+  EXPECT_FALSE(link_speed_of(TuningTable(points), 4).has_value()) << "only the last did";
   points[1].bytes = 256 << 10;
+  points[2] = {kExactDirect, 1 << 20, 2 * points[1].seconds};
   EXPECT_TRUE(link_speed_of(TuningTable(points), 4).has_value());
   points[2].seconds = 1.1 * points[1].seconds;
   EXPECT_FALSE(link_speed_of(TuningTable(points), 4).has_value()) << "larger in no more time";
   EXPECT_FALSE(link_speed_of(TuningTable({points[0], points[3]}), 4).has_value()) << "one size";
+  points[2].seconds = 4 * points[1].seconds;
+  EXPECT_TRUE(link_speed_of(TuningTable(points), 4).has_value());
+  points[2].is_one_call = true;
+  EXPECT_FALSE(link_speed_of(TuningTable(points), 4).has_value()) << "of one call";
 }
 
 TEST(TuningKey, OfTwoRanksIsThePairOfHostsAndOfMoreTheirArrangement) {
