@@ -20,6 +20,8 @@ constexpr std::string_view kFewCodecs[] = {"exact", "int8/128"};
 constexpr double kLeastRate = 12.5e6;  // bytes/s that links are taken to carry
 // How many times as long as behind another of its way a call may take.
 constexpr double kColdFactor = 1.5;
+// To get an input and an output of that size, and fill them.
+constexpr double kFillSecondsPerByte = 1e-9;
 
 bool is_few(std::string_view codec) {
   return std::find(std::begin(kFewCodecs), std::end(kFewCodecs), codec) != std::end(kFewCodecs);
@@ -127,7 +129,8 @@ double least_seconds_at(size_t i, const FewSeen& seen, int size, double turn_s) 
 }
 
 double further_seconds(const FewSeen& seen, int size, size_t bytes) {
-  return kColdFactor * (seen.exact_s + seen.coded_s) * growth_bound(seen, size, bytes);
+  const double calls_s = (seen.exact_s + seen.coded_s) * growth_bound(seen, size, bytes);
+  return kColdFactor * calls_s + kFillSecondsPerByte * static_cast<double>(bytes - seen.bytes);
 }
 
 size_t further_size(const FewSeen& seen, int size, double left_s) {

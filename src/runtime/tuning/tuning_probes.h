@@ -78,7 +78,7 @@ double growth_bound(const FewSeen& seen, int size, size_t bytes);
 // before; 0 where there is no such size.
 double least_seconds_at(size_t i, const FewSeen& seen, int size, double turn_s);
 
-// What a call of each takes at most with `bytes`, behind another.
+// What a call of each takes at most with `bytes`, behind another, arrays of that size included.
 double further_seconds(const FewSeen& seen, int size, size_t bytes);
 
 // The next size, if it fits into what is left; the largest that does where one has been seen only,
