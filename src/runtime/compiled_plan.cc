@@ -39,8 +39,11 @@ void set_geometry(const SliceLimits& limits, size_t chunk_values, size_t flows,
   const size_t granules = std::min(left / granule_bytes, limits.slice_values / granule);
   plan.slice_values = std::max<size_t>(granules, 1) * granule;
   const size_t slice_bytes = bytes_of(plan.slice_values);
-  plan.window = static_cast<uint32_t>(
-      std::clamp<size_t>(limits.window_bytes / (flows * slice_bytes), 2, kWindowMax));
+  // No more than there are of a chunk: each has a place of its own in every call.
+  const size_t slices = (chunk_values + plan.slice_values - 1) / plan.slice_values;
+  const size_t in_flight =
+      std::clamp<size_t>(limits.window_bytes / (flows * slice_bytes), 2, kWindowMax);
+  plan.window = static_cast<uint32_t>(std::clamp<size_t>(slices, 1, in_flight));
 }
 
 uint64_t flow_key(uint32_t chunk, FlowPhase phase, int peer) {

@@ -36,9 +36,15 @@ uint32_t PlanRun::first_leaf() const {
   return own == plan->roles.end() ? 0 : static_cast<uint32_t>(own - plan->roles.begin()) + 1;
 }
 
+// Of this plan's places: those of longer calls before it were given back at their end, and to go
+// through them took a quarter of the time of 1 KiB in shared memory.
 void PlanRun::release() {
-  for (InMessage& message : inbox_) message = {};
-  for (SlotRef& slot : own_wires_) slot = {};
+  if (plan == nullptr) return;
+  const std::span<InMessage> inbox = inbox_;
+  for (InMessage& message : inbox.first(plan->in_flows.size() * plan->window)) message = {};
+  if (!plan->replicated) return;
+  const std::span<SlotRef> own_wires = own_wires_;
+  for (SlotRef& slot : own_wires.first(plan->window)) slot = {};
 }
 
 void PlanRun::refresh_role(uint32_t role_index) {

@@ -237,10 +237,12 @@ void ErrorSamples::learn(const CallArguments& arguments, const CallOptions& opti
     errors[i] = std::isfinite(error) ? error : std::numeric_limits<double>::infinity();
   }
   site.errors[site.samples++ % kRecent] = std::move(errors);
+  site.asked_rel_error = -1;
 }
 
 void ErrorSamples::forget_channels() {
   for (Site& site : sites_) {
+    site.asked_rel_error = -1;
     for (std::vector<double>& errors : site.errors) {
       for (size_t i = 0; i < errors.size(); ++i) {
         if (!site.codecs->codecs[i].codec->flattens()) continue;
@@ -311,10 +313,13 @@ std::optional<uint32_t> ErrorSamples::within_bits(const CallArguments& arguments
   static_assert(AutoCodecs::kMost <= 32);
   const Site* const site = find(arguments, options);
   if (site == nullptr || site->samples == 0) return std::nullopt;
+  if (site->asked_rel_error == rel_error) return site->asked_bits;
   uint32_t bits = 0;
   for (size_t i = 0; i < site->codecs->codecs.size(); ++i) {
     if (error_within(*site, i, rel_error) >= 0) bits |= uint32_t{1} << i;
   }
+  site->asked_rel_error = rel_error;
+  site->asked_bits = bits;
   return bits;
 }
 

@@ -142,6 +142,10 @@ class ErrorSamples {
     bool has_judged_channels = false;
     // Of the last samples, by codec of `codecs`; NaN: the sample did not show it.
     std::array<std::vector<double>, kRecent> errors = {};
+    // What within_bits() said last, for calls that come again before the site learns; below 0:
+    // nothing.
+    mutable double asked_rel_error = -1;
+    mutable uint32_t asked_bits = 0;
   };
   // Negative: no recent sample showed it, or it was above `rel_error` in one.
   [[nodiscard]] static double error_within(const Site& site, size_t codec, double rel_error);

@@ -1,6 +1,7 @@
 #include "runtime/tuning/path_choice.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 
@@ -18,14 +19,31 @@
 namespace tersum {
 namespace {
 
+// Whether int8/128 loses anything of such values, and so serves them. Every call with an open codec
+// asks, some more than once.
+bool is_lossy_for(DataType type, ReduceOp op) {
+  constexpr size_t kOps = static_cast<size_t>(ReduceOp::kMin) + 1;
+  static const auto known = [] {
+    std::array<std::array<bool, kOps>, kDataTypeCount> lossy{};
+    for (size_t t = 0; t < lossy.size(); ++t) {
+      for (size_t o = 0; o < kOps; ++o) {
+        const Result<const Codec*> codec =
+            find_codec("int8/128", static_cast<DataType>(t), static_cast<ReduceOp>(o));
+        lossy[t][o] = codec.ok() && !codec.value()->lossless();
+      }
+    }
+    return lossy;
+  }();
+  return known.at(static_cast<size_t>(type)).at(static_cast<size_t>(op));
+}
+
 bool lossy_may_serve(const PathContext& context, const CallArguments& arguments,
                      const CallOptions& options) {
   if (context.size == 1 || arguments.count == 0) return false;
   // Values that are only copied stay as they are unless the caller says how wrong they may be.
   if (!reduces(arguments.collective) && options.max_rel_error <= 0) return false;
   if (arguments.collective == Collective::kBarrier) return false;
-  const Result<const Codec*> codec = find_codec("int8/128", arguments.type, arguments.op);
-  return codec.ok() && !codec.value()->lossless();
+  return is_lossy_for(arguments.type, arguments.op);
 }
 
 // The codecs whose relative_error_bound is at most `max_rel_error`, exact always among them. 0

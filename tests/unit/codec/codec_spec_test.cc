@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <string_view>
+#include <thread>
 
 #include "codec/codec.h"
 #include "tersum/codec_info.h"
@@ -211,6 +213,25 @@ TEST(CodecTable, SameSpecSameObject) {
   for (const char* spec : {"exact", "bf16", "int8/1024", "int4/32"}) {
     EXPECT_EQ(find(spec)->spec().to_string(), spec);
     EXPECT_EQ(find(spec)->value_type(), DataType::kFloat32);
+  }
+}
+
+// More than a thread remembers, in turn; each time as in a thread that remembers nothing.
+TEST(CodecTable, WhatWasFoundLastDoesNotStandForAnother) {
+  const std::string_view specs[] = {"int8", "int8/128", "int4", "exact", "bf16", "int8/64"};
+  for (int round = 0; round < 3; ++round) {
+    for (const std::string_view spec : specs) {
+      for (const DataType type : {DataType::kFloat32, DataType::kBFloat16, DataType::kInt32}) {
+        for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax}) {
+          const Codec* const here = find_codec(spec, type, op).value();
+          const Codec* there = nullptr;
+          std::thread([&] { there = find_codec(spec, type, op).value(); }).join();
+          EXPECT_EQ(here, there) << spec << ' ' << data_type_name(type) << ' ' << round;
+        }
+      }
+    }
+    EXPECT_FALSE(find_codec("", DataType::kFloat32, ReduceOp::kSum).ok());
+    EXPECT_FALSE(find_codec("int9", DataType::kFloat32, ReduceOp::kSum).ok());
   }
 }
 

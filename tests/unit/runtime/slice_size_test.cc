@@ -13,14 +13,19 @@
 namespace tersum {
 namespace {
 
-size_t slice_bytes_of(const std::string& spec, size_t count, const SliceLimits& limits) {
+std::shared_ptr<const CompiledPlan> plan_of(const std::string& spec, size_t count,
+                                            const SliceLimits& limits) {
   const Codec* codec = find_codec(spec, DataType::kFloat32, ReduceOp::kSum).value();
   PlanRequest request;
   request.collective = Collective::kAllReduce;
   request.kind = PlanKind::kTwoStep;
   request.size = 2;
   request.count = count;
-  const auto plan = compile_plan(request, *codec, 0, limits).value();
+  return compile_plan(request, *codec, 0, limits).value();
+}
+
+size_t slice_bytes_of(const std::string& spec, size_t count, const SliceLimits& limits) {
+  const auto plan = plan_of(spec, count, limits);
   return std::max(plan->codec->wire_bytes(plan->slice_values),
                   plan->gathered->wire_bytes(plan->slice_values));
 }
@@ -64,6 +69,17 @@ TEST(SliceSize, OnWiresHoldsNoMoreValuesThanLinksMayWaitFor) {
   const SliceLimits limits = slice_limits({}, GroupCarrier::kWires, 2);
   EXPECT_EQ(slice_bytes_of("int4/128", size_t{1} << 24, limits), 64'512u / 128 * 66);
   EXPECT_EQ(slice_bytes_of("exact", size_t{1} << 24, limits), 63u * 1024);
+}
+
+// A place of the window is gone through at the end of each call.
+TEST(SliceSize, AWindowIsNoLargerThanWhatThereIsToSend) {
+  const SliceLimits limits = slice_limits({}, GroupCarrier::kMemory, 2);
+  EXPECT_EQ(plan_of("exact", 256, limits)->window, 1U);
+  EXPECT_EQ(plan_of("exact", 0, limits)->window, 1U);
+  EXPECT_EQ(plan_of("exact", size_t{5} << 15, limits)->window, 5U);  // chunks of 320 KiB
+  const auto large = plan_of("exact", size_t{1} << 24, limits);
+  EXPECT_GT(large->window, 32U);
+  EXPECT_LE(large->window, 64U);
 }
 
 TEST(SliceSize, IsWhatTheProgramNames) {
