@@ -185,7 +185,7 @@ Status Tuning::look_at_all_sizes() {
     few_turn_s_ = probe.turn_s;
     const double mean_s = few_turn_s_ / static_cast<double>(kFewWays);
     const double rest_s =
-        least_seconds(probe.bytes, rest_turn_seconds(ways, request_.size, mean_s));
+        least_seconds(probe.bytes, rest_turn_seconds(ways, request_.size, few_seen(probe), mean_s));
     const double next_s = least_seconds_at(i + 1, few_seen(probe), request_.size, few_turn_s_);
     const double few_to_come_s = seconds_to_come(probe.turn_s);
     if (rest_fits(rest_s, next_s, budget_s() - elapsed_s_ - to_come_s - few_to_come_s)) {

@@ -23,6 +23,16 @@ constexpr double kColdFactor = 1.5;
 // To get an input and an output of that size, and fill them.
 constexpr double kFillSecondsPerByte = 1e-9;
 
+double coded_ratio() { return tuning_wire_ratio(kFewCodecs[1]); }
+
+// What a byte of the array costs few ways together: since the size before, or, at the first, by
+// what the fewer bytes of one of them saved.
+double byte_seconds(const FewSeen& seen) {
+  const double saved_bytes = (1 - coded_ratio()) * static_cast<double>(seen.bytes);
+  const double saved_s = (1 + coded_ratio()) * (seen.exact_s - seen.coded_s) / saved_bytes;
+  return seen.seconds_per_byte.value_or(saved_s);
+}
+
 bool is_few(std::string_view codec) {
   return std::find(std::begin(kFewCodecs), std::end(kFewCodecs), codec) != std::end(kFewCodecs);
 }
@@ -63,12 +73,16 @@ std::vector<TuningWay> probe_ways(size_t bytes, int size, const Topology* topolo
   return ways;
 }
 
-double rest_turn_seconds(const std::vector<TuningWay>& ways, int size, double mean_s) {
+double rest_turn_seconds(const std::vector<TuningWay>& ways, int size, const FewSeen& seen,
+                         double mean_s) {
+  const double bytes_s = byte_seconds(seen) * static_cast<double>(seen.bytes);
+  const double share = std::clamp(bytes_s / (seen.exact_s + seen.coded_s), 0.0, 1.0);
+  // (n - 1) arrays instead of 2 (n - 1) / n, that is n / 2 times as much, and none too little; but
+  // no more messages.
+  const double of_one_shot = 1 + share * std::max(0.75 * size - 1, 0.0);
   double turn_s = 0;
   for (size_t w = kFewWays; w < ways.size(); ++w) {
-    // (n - 1) arrays instead of 2 (n - 1) / n, that is n / 2 times as much, and none too little.
-    const double times = ways[w].plan == PlanKind::kOneShot ? 0.75 * size : 1;
-    turn_s += times * mean_s;
+    turn_s += (ways[w].plan == PlanKind::kOneShot ? of_one_shot : 1) * mean_s;
   }
   return turn_s;
 }
@@ -111,12 +125,9 @@ void make_monotone(std::span<TuningPoint> points) {
 }
 
 double growth_bound(const FewSeen& seen, int size, size_t bytes) {
-  const double coded_ratio = tuning_wire_ratio(kFewCodecs[1]);
-  const double sent = (1 + coded_ratio) * 2 * (size - 1) / size;  // of each byte, in both hops
+  const double sent = (1 + coded_ratio()) * 2 * (size - 1) / size;  // of each byte, in both hops
+  const double byte_s = std::max(byte_seconds(seen), sent / kLeastRate);
   const auto seen_bytes = static_cast<double>(seen.bytes);
-  const double saved_s = (seen.exact_s - seen.coded_s) / ((1 - coded_ratio) * seen_bytes);
-  const double byte_s =
-      std::max(seen.seconds_per_byte.value_or((1 + coded_ratio) * saved_s), sent / kLeastRate);
   const double more = static_cast<double>(bytes) - seen_bytes;
   return 1 + more * std::min(byte_s / (seen.exact_s + seen.coded_s), 1 / seen_bytes);
 }

@@ -87,7 +87,8 @@ size_t further_size(const FewSeen& seen, int size, double left_s);
 
 // A guess at a turn of the ways behind the first kFewWays, by the mean call of these: the others'
 // codecs have as many bytes on average, or fewer.
-double rest_turn_seconds(const std::vector<TuningWay>& ways, int size, double mean_s);
+double rest_turn_seconds(const std::vector<TuningWay>& ways, int size, const FewSeen& seen,
+                         double mean_s);
 
 // Whether these are measured, too, when the fewest turns of them take `rest_s`: if that fits into
 // what is left, and is not what keeps few ways of the next size, which take `next_s`, from fitting.
