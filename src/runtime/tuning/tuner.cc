@@ -212,6 +212,8 @@ Status Tuning::look_further() {
     const size_t bytes = further_size(seen, request_.size, left_s);
     if (bytes == 0) return {};
     const bool warms_up = 2 * further_seconds(seen, request_.size, bytes) <= left_s;
+    // Large arrays met cold say less than those before them do of large ones.
+    if (!warms_up && calls_in_a_row(bytes) == 1) return {};
     TERSUM_RETURN_IF_ERROR(look_once(bytes, warms_up));
   }
 }
