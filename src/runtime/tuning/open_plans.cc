@@ -185,17 +185,22 @@ void take_plan_by_cost(const PathContext& context, const CallArguments& argument
                        const CallOptions& options, PathChoice& choice) {
   if (context.table == nullptr || options.plan != PlanKind::kAuto) return;
   size_t largest = 0;
+  size_t own_largest = 0;
   for (const TuningPoint& point : context.table->points()) {
     largest = std::max(largest, point.bytes);
+    if (point.way.codec == choice.codec) own_largest = std::max(own_largest, point.bytes);
   }
-  if (whole_count(context, arguments) * sizeof(float) <= kMeasuredReach * largest) return;
+  // What is known of a codec that others have outlasted goes by theirs.
+  const bool is_outlasted = own_largest > 0 && own_largest < largest;
+  const size_t known = is_outlasted ? own_largest : kMeasuredReach * largest;
+  if (whole_count(context, arguments) * sizeof(float) <= known) return;
   const Result<const Codec*> codec = find_codec(choice.codec, arguments.type, arguments.op);
   if (!codec.ok()) return;
   const auto priced = plan_by_cost(context, arguments, options, *codec.value(), choice.plan);
   if (!priced) return;
   choice.plan = priced->plan;
   choice.seconds = priced->seconds;
-  choice.reason += "; beyond all measured sizes " + priced->reason;
+  choice.reason += "; beyond the measured sizes " + priced->reason;
   choice.options = priced->options;
 }
 

@@ -53,8 +53,9 @@ std::optional<PathChoice> plan_by_cost(const PathContext& context, const CallArg
                                        PlanKind measured = PlanKind::kAuto);
 
 // Gives `choice`, whose codec is settled, the plan of plan_by_cost if there is one and the call is
-// far larger than all that was measured: links whose rate is known tell more of it than a line
-// through small sizes, which is all that tuning has time for on slow ones.
+// far larger than all that was measured, or larger than what was of its codec: links whose rate is
+// known tell more of it than a line through small sizes, which is all that tuning has time for on
+// slow ones.
 void take_plan_by_cost(const PathContext& context, const CallArguments& arguments,
                        const CallOptions& options, PathChoice& choice);
 

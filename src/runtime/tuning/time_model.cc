@@ -96,9 +96,34 @@ std::vector<TuningWay> ways_reaching_further(Points points, PlanKind plan, size_
   return ways_reaching_further(points, PlanKind::kTwoStep, bytes);
 }
 
-// How many times longer `bytes` take than the last measured size of `own`, by the ways that were
+// The time of `way`'s first size: latency, as far as it is known.
+double latency_of(Points own) { return own.front().seconds; }
+
+// By how much longer `bytes` take than the last measured size of `own`, going by `theirs`, which
+// was measured further. As many times their seconds as own bytes cost of theirs: what both took
+// beyond their first sizes says that, where latency is not all they took; it lies between what
+// wire bytes say, which leave coding out, and the whole times, which have latency in them.
+double seconds_more(Points own, Points theirs, double bytes) {
+  const TuningPoint& end = own.back();
+  const double there = bytes <= size_of(theirs.back()) ? seconds_within(theirs, bytes)
+                                                       : seconds_beyond(theirs, bytes);
+  const double theirs_s = seconds_within(theirs, size_of(end));
+  const double whole = end.seconds / theirs_s;
+  double share = whole;
+  if (own.size() > 1) {
+    const double wire =
+        tuning_wire_ratio(end.way.codec) / tuning_wire_ratio(theirs.front().way.codec);
+    const double grown_s = theirs_s - latency_of(theirs);
+    const double own_grown_s = end.seconds - latency_of(own);
+    if (grown_s > 0) share = own_grown_s / grown_s;
+    share = std::clamp(share, std::min(wire, whole), std::max(wire, whole));
+  }
+  return share * (there - theirs_s);
+}
+
+// The time of `bytes`, which are more than those of the last size of `own`, by the ways that were
 // measured further; nullopt if there are none.
-std::optional<double> growth_beyond(Points points, Points own, double bytes) {
+std::optional<double> seconds_as_others(Points points, Points own, double bytes) {
   const TuningPoint& end = own.back();
   const double ratio = tuning_wire_ratio(end.way.codec);
   double low_ratio = 0;
@@ -106,18 +131,15 @@ std::optional<double> growth_beyond(Points points, Points own, double bytes) {
   double low = 0;
   double high = 0;
   for (const TuningWay& way : ways_reaching_further(points, end.way.plan, end.bytes)) {
-    const Points theirs = points_of(points, way);
-    const double there = bytes <= size_of(theirs.back()) ? seconds_within(theirs, bytes)
-                                                         : seconds_beyond(theirs, bytes);
-    const double growth = there / seconds_within(theirs, size_of(end));
+    const double seconds = end.seconds + seconds_more(own, points_of(points, way), bytes);
     const double theirs_ratio = tuning_wire_ratio(way.codec);
     if (theirs_ratio <= ratio && theirs_ratio > low_ratio) {
       low_ratio = theirs_ratio;
-      low = growth;
+      low = seconds;
     }
     if (theirs_ratio >= ratio && (high_ratio == 0 || theirs_ratio < high_ratio)) {
       high_ratio = theirs_ratio;
-      high = growth;
+      high = seconds;
     }
   }
   if (low == 0 && high == 0) return std::nullopt;
@@ -152,8 +174,7 @@ std::optional<double> model_seconds(std::span<const TuningPoint> points, const T
   const TuningPoint& end = own.back();
   if (bytes <= end.bytes) return seconds_within(own, size);
   if (size > kReach * size_of(end) && has_been_outlasted(points, way.plan)) return std::nullopt;
-  const auto growth = growth_beyond(points, own, size);
-  const double seconds = growth ? end.seconds * *growth : seconds_beyond(own, size);
+  const double seconds = seconds_as_others(points, own, size).value_or(seconds_beyond(own, size));
   return std::isfinite(seconds) ? std::max(seconds, end.seconds) : end.seconds;
 }
 

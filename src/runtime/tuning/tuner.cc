@@ -22,6 +22,7 @@ constexpr int kProbeRounds = 5;
 constexpr double kProbeRoundsSeconds = 12e-3;
 constexpr double kNewsFactor = 1.2;
 constexpr int kLooksMax = 5;
+constexpr size_t kColdBytesMax = 4 << 20;
 // Of what is left of the budget, for another look.
 constexpr double kLookShare = 0.125;
 
@@ -212,8 +213,8 @@ Status Tuning::look_further() {
     const size_t bytes = further_size(seen, request_.size, left_s);
     if (bytes == 0) return {};
     const bool warms_up = 2 * further_seconds(seen, request_.size, bytes) <= left_s;
-    // Large arrays met cold say less than those before them do of large ones.
-    if (!warms_up && calls_in_a_row(bytes) == 1) return {};
+    // Met cold, as large ones take up to twice as long, which those before them foretell better.
+    if (!warms_up && bytes > kColdBytesMax) return {};
     TERSUM_RETURN_IF_ERROR(look_once(bytes, warms_up));
   }
 }

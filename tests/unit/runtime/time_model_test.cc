@@ -42,6 +42,22 @@ TEST(TimeModel, AWayGrowsBeyondItsSizesAsItsNeighboursByWireBytesDo) {
   EXPECT_NEAR(model_seconds(points, kInt4, 2 * kMega).value(), 400e-6 * 5 / 3, 1e-12);
 }
 
+// 200 us are latency: what int4 takes for 64 KB grows by half of what int8 takes more, as it did.
+TEST(TimeModel, LatencyDoesNotGrowBeyondTheSizesOfAWay) {
+  const auto points = TuningTable({{kInt8, 1000, 200e-6},
+                                   {kInt8, 64'000, 400e-6},
+                                   {kInt8, kMega, 3200e-6},
+                                   {kInt4, 1000, 200e-6},
+                                   {kInt4, 64'000, 300e-6},
+                                   {kBf16, 1000, 200e-6},
+                                   {kBf16, 64'000, 205e-6}})
+                          .points();
+  const double share = 66.0 / 130;  // of int8's bytes
+  EXPECT_NEAR(model_seconds(points, kInt4, kMega).value(), 300e-6 + share * 2800e-6, 1e-12);
+  EXPECT_NEAR(model_seconds(points, kBf16, kMega).value(), 205e-6 + 205.0 / 400 * 2800e-6, 1e-12)
+      << "no less than its whole time was of the other's, or its bytes";
+}
+
 TEST(TimeModel, BytesGetCheaperOnALineAndDearerByAPowerLaw) {
   const auto points = sample_points();
   // A third of the way from 1 to 4 MB, and halfway on a logarithmic scale.
