@@ -1,6 +1,7 @@
 #include "runtime/plan_run.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "codec/decode_past_cache.h"
@@ -24,6 +25,7 @@ void PlanRun::restart() {
   for (uint32_t i = 0; i < roles.size(); ++i) refresh_role(i);
   const size_t inbox_count = plan->in_flows.size() * plan->window;
   if (inbox_.size() < inbox_count) inbox_.resize(inbox_count);
+  places_used_ = std::max(places_used_, inbox_count);
   if (plan->replicated && own_wires_.size() < plan->window) own_wires_.resize(plan->window);
   leaf_cursor = first_leaf();
 }
@@ -36,15 +38,12 @@ uint32_t PlanRun::first_leaf() const {
   return own == plan->roles.end() ? 0 : static_cast<uint32_t>(own - plan->roles.begin()) + 1;
 }
 
-// Of this plan's places: those of longer calls before it were given back at their end, and to go
-// through them took a quarter of the time of 1 KiB in shared memory.
+// The places of this call alone: those of longer calls before it were given back at their end, and
+// to go through them took a quarter of the time of 1 KiB in shared memory.
 void PlanRun::release() {
-  if (plan == nullptr) return;
   const std::span<InMessage> inbox = inbox_;
-  for (InMessage& message : inbox.first(plan->in_flows.size() * plan->window)) message = {};
-  if (!plan->replicated) return;
-  const std::span<SlotRef> own_wires = own_wires_;
-  for (SlotRef& slot : own_wires.first(plan->window)) slot = {};
+  for (InMessage& message : inbox.first(std::exchange(places_used_, 0))) message = {};
+  for (SlotRef& slot : own_wires_) slot = {};
 }
 
 void PlanRun::refresh_role(uint32_t role_index) {

@@ -127,6 +127,7 @@ class PlanRun {
   }
 
   std::vector<InMessage> inbox_;  // in_flows * window
+  size_t places_used_ = 0;        // of it, since release()
   std::vector<SlotRef> own_wires_;
   uint32_t open_roles_ = 0;
 };
