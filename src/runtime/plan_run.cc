@@ -26,7 +26,10 @@ void PlanRun::restart() {
   const size_t inbox_count = plan->in_flows.size() * plan->window;
   if (inbox_.size() < inbox_count) inbox_.resize(inbox_count);
   places_used_ = std::max(places_used_, inbox_count);
-  if (plan->replicated && own_wires_.size() < plan->window) own_wires_.resize(plan->window);
+  if (plan->replicated) {
+    if (own_wires_.size() < plan->window) own_wires_.resize(plan->window);
+    own_wires_used_ = std::max<size_t>(own_wires_used_, plan->window);
+  }
   leaf_cursor = first_leaf();
 }
 
@@ -43,7 +46,8 @@ uint32_t PlanRun::first_leaf() const {
 void PlanRun::release() {
   const std::span<InMessage> inbox = inbox_;
   for (InMessage& message : inbox.first(std::exchange(places_used_, 0))) message = {};
-  for (SlotRef& slot : own_wires_) slot = {};
+  const std::span<SlotRef> own_wires = own_wires_;
+  for (SlotRef& slot : own_wires.first(std::exchange(own_wires_used_, 0))) slot = {};
 }
 
 void PlanRun::refresh_role(uint32_t role_index) {

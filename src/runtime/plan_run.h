@@ -129,6 +129,7 @@ class PlanRun {
   std::vector<InMessage> inbox_;  // in_flows * window
   size_t places_used_ = 0;        // of it, since release()
   std::vector<SlotRef> own_wires_;
+  size_t own_wires_used_ = 0;
   uint32_t open_roles_ = 0;
 };
 
