@@ -227,8 +227,9 @@ std::optional<TuningOption> sampled_way(const PathContext& context, size_t count
   const TuningTable& table = *context.table;
   const size_t bytes = count * sizeof(float);
   const TuningWay way{sampled.codec, plan};
+  const double least_s = table.exact_seconds(codec.wire_bytes(count));
   if (const auto seconds = measured_seconds(table, bytes, codec, plan)) {
-    return TuningOption{way, *seconds, false};
+    return TuningOption{way, *seconds, false, least_s};
   }
   const auto seconds =
       sampled.coding.encode > 0
@@ -236,7 +237,7 @@ std::optional<TuningOption> sampled_way(const PathContext& context, size_t count
                                {sampled.coding, context.sampled->measured_coding}, plan)
           : table.seconds({measured_like(sampled.codec), plan}, bytes);
   if (!seconds) return std::nullopt;
-  return TuningOption{way, *seconds, true};
+  return TuningOption{way, *seconds, true, least_s};
 }
 
 // Each codec that samples allow by each measured plan.

@@ -99,6 +99,17 @@ std::optional<double> TuningTable::seconds(const TuningWay& way, size_t bytes) c
   return model_seconds(points_, way, bytes);
 }
 
+double TuningTable::exact_seconds(size_t wire_bytes) const {
+  double least = 0;
+  for (size_t i = 1; i < points_.size(); ++i) {
+    const TuningWay& way = points_[i].way;
+    if (way.codec != "exact" || points_[i - 1].way != way) continue;
+    const auto predicted = seconds(way, wire_bytes);
+    if (predicted && (least == 0 || *predicted < least)) least = *predicted;
+  }
+  return least;
+}
+
 std::vector<TuningOption> TuningTable::rank_ways(
     size_t exact_bytes, size_t float_bytes, const std::vector<std::string_view>& codecs) const {
   std::vector<TuningOption> options;
@@ -107,7 +118,11 @@ std::vector<TuningOption> TuningTable::rank_ways(
     if (i > 0 && points_[i - 1].way == way) continue;
     if (std::find(codecs.begin(), codecs.end(), way.codec) == codecs.end()) continue;
     const size_t bytes = way.codec == "exact" ? exact_bytes : float_bytes;
-    if (const auto predicted = seconds(way, bytes)) options.push_back({way, *predicted, false});
+    const auto predicted = seconds(way, bytes);
+    if (!predicted) continue;
+    const auto wire =
+        static_cast<size_t>(tuning_wire_ratio(way.codec) * static_cast<double>(bytes));
+    options.push_back({way, *predicted, false, exact_seconds(wire)});
   }
   return rank(std::move(options), exact_bytes);
 }
@@ -130,9 +145,10 @@ std::vector<TuningOption> TuningTable::rank(std::vector<TuningOption> options, s
   if (lossy == options.begin()) return options;
   // What leads the exact way that would be taken goes before it.
   const double to_beat_s = options.front().seconds / gain;
-  const auto leading_end = std::find_if(lossy, options.end(), [&](const TuningOption& option) {
-    return handicapped_s(option) >= to_beat_s;
-  });
+  const auto leading_end =
+      std::stable_partition(lossy, options.end(), [&](const TuningOption& option) {
+        return std::max(handicapped_s(option), option.least_s) < to_beat_s;
+      });
   std::rotate(options.begin(), lossy, leading_end);
   return options;
 }

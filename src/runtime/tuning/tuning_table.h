@@ -19,6 +19,7 @@ struct TuningOption {
   TuningWay way;
   double seconds = 0;          // predicted
   bool is_worked_out = false;  // from the times of other codecs
+  double least_s = 0;          // what the exact path takes of as many bytes: no codec saves more
 };
 
 class TuningTable {
@@ -29,9 +30,14 @@ class TuningTable {
   // What the time model (time_model.h) makes of the points.
   [[nodiscard]] std::optional<double> seconds(const TuningWay& way, size_t bytes) const;
 
+  // What the exact path takes of an array of `wire_bytes`, by its fastest plan; 0 where no plan was
+  // measured at two sizes, which alone tell latency and bytes apart.
+  [[nodiscard]] double exact_seconds(size_t wire_bytes) const;
+
   // Every way that was measured for one of `codecs`, the fastest first, except that exact comes
-  // before what is not clearly faster, since noise must not cost accuracy, and other plans before a
-  // ring that is not clearly faster, whose ranks wait for each other most often, and before what
+  // before what is not clearly faster, since noise must not cost accuracy, nor would be if its
+  // bytes were all that it needs (least_s): where latency is all, none is. Other plans come before
+  // a ring that is not clearly faster, whose ranks wait for each other most often, and before what
   // only the cost model brought in that is not faster by more than 3 %. `exact_bytes` is
   // the array's size as it is, `float_bytes` as float32, which is what a lossy codec's cost
   // follows.

@@ -99,6 +99,25 @@ TEST(TuningTable, RanksWhatLeadsClearlyFirst) {
   EXPECT_EQ(first_way(1.00, 2, 2, 0.75), (TuningWay{"int8/128", PlanKind::kRing}));
 }
 
+TEST(TuningTable, RanksExactFirstWhereFewerBytesSaveNothing) {
+  // Four processes on two CPUs: what 1 KiB takes is whose turn it is, and one median was a lucky
+  // one.
+  constexpr TuningWay kInt8OneShot{"int8/128", PlanKind::kOneShot};
+  const TuningTable table({{kExactOneShot, 1024, 25.6e-6},
+                           {kExactOneShot, 4096, 26.4e-6},
+                           {kExactOneShot, 65'536, 60e-6},
+                           {kInt8Direct, 1024, 22.2e-6},
+                           {kInt8Direct, 4096, 20.0e-6},
+                           {kInt8Direct, 65'536, 50e-6},
+                           {kInt8OneShot, 1024, 25.7e-6}});
+  const auto first = [&](size_t bytes) {
+    return table.rank_ways(bytes, bytes, {"exact", "int8/128"}).front().way;
+  };
+  EXPECT_EQ(first(1024), kExactOneShot);
+  EXPECT_EQ(first(4096), kExactOneShot) << "1 KiB of exact bytes takes 3 % less";
+  EXPECT_EQ(first(65'536), kInt8Direct);
+}
+
 TEST(TuningTable, TextRoundTripsAndForeignOrDamagedTextIsIgnored) {
   const TuningTable table = sample_table();
   const std::string text = table.to_text("this host");
