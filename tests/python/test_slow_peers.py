@@ -123,9 +123,10 @@ with tersum.Communicator(rank, size, store, timeout_ms=20_000) as group:
             return max(choice.seconds / expected, expected / choice.seconds)
 
         choices = []
-        while len(choices) < 10 and (not choices or miss(choices[-1]) > 1.3):
-            # More than once where other processes hold the cores, as then a tuning sees little.
-            group.tune(fresh=rate < 50e6 or len(choices) > 0)
+        while len(choices) < 5 and (not choices or miss(choices[-1]) > 1.3):
+            # More than once where other processes hold the cores, as then a tuning sees little. The
+            # first of each rate looks at what is known.
+            group.tune(fresh=len(choices) > 0)
             choices.append(group.choose("all_reduce", 1 << 20))
         choice = min(choices, key=miss)
         print(json.dumps([choice.codec, choice.plan, choice.seconds]), flush=True)

@@ -8,9 +8,7 @@
 namespace tersum {
 namespace {
 
-// How many times as long the larger of two sizes takes at least: below this a slope is noise.
-constexpr double kGrowthMin = 1.2;
-// The same where the smaller one leaves at once, and the larger one's rest only when the receiver
+// kGrowthMin where the smaller one leaves at once, and the larger one's rest only when the receiver
 // has said that it is ready: one more hop, which is less than a tenth of the difference where four
 // times the bytes take three times as long.
 constexpr double kGrowthMinFromEager = 3;
@@ -25,7 +23,7 @@ std::optional<LinkSpeed> link_speed_of(const TuningTable& table, int ranks) {
   std::vector<TuningPoint> points;                // by size, as the table has them
   for (const TuningPoint& point : table.points()) {
     // One call may have waited for anything.
-    if (point.way == kWay && !point.is_one_call) points.push_back(point);
+    if (point.way == kWay && !point.is_rough) points.push_back(point);
   }
   if (points.size() < 2 || ranks < 2) return std::nullopt;
   const auto sent_bytes = [&](const TuningPoint& p) { return sent * static_cast<double>(p.bytes); };

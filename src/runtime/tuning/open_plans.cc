@@ -187,6 +187,8 @@ void take_plan_by_cost(const PathContext& context, const CallArguments& argument
   size_t largest = 0;
   size_t own_largest = 0;
   for (const TuningPoint& point : context.table->points()) {
+    // Where there was time for one look, no plans have been compared.
+    if (point.is_rough) continue;
     largest = std::max(largest, point.bytes);
     if (point.way.codec == choice.codec) own_largest = std::max(own_largest, point.bytes);
   }

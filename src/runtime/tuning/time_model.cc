@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "plan/topology.h"
 #include "runtime/tuning/tuning_codecs.h"
 
 namespace tersum {
@@ -15,10 +16,9 @@ using Points = std::span<const TuningPoint>;
 // win: one_shot while small, what the cost model brought in where it foretold it.
 constexpr double kReach = 2;
 
-// What links are taken to carry that have not shown it, as in the cost model: 1 Gbit/s.
-constexpr double kHiddenSecondsPerByte = 8e-9;
-// How many times as long the larger of two sizes takes at least where bytes are seen to cost time.
-constexpr double kGrowthMin = 1.2;
+// Links that have not shown what they carry are taken to carry this, as in the cost model. Of two
+// ranks: eight send 1.75 times as much of each byte, which the points do not tell.
+constexpr double kHiddenSecondsPerByte = 1 / kDefaultRateBytesPerSecond;
 
 // Whether `plan` is such a one, which others have outlasted. Where ranks are not all neighbours
 // only the plan of untuned calls, which is kAuto in a table, is measured at every size for which
@@ -96,13 +96,11 @@ std::vector<TuningWay> ways_reaching_further(Points points, PlanKind plan, size_
   return ways_reaching_further(points, PlanKind::kTwoStep, bytes);
 }
 
-// The time of `way`'s first size: latency, as far as it is known.
-double latency_of(Points own) { return own.front().seconds; }
-
 // By how much longer `bytes` take than the last measured size of `own`, going by `theirs`, which
 // was measured further. As many times their seconds as own bytes cost of theirs: what both took
-// beyond their first sizes says that, where latency is not all they took; it lies between what
-// wire bytes say, which leave coding out, and the whole times, which have latency in them.
+// beyond the first size of `own`, latency as far as it is known, says that where that is not all
+// they took; it lies between what wire bytes say, which leave coding out, and the whole times,
+// which have latency in them.
 double seconds_more(Points own, Points theirs, double bytes) {
   const TuningPoint& end = own.back();
   const double there = bytes <= size_of(theirs.back()) ? seconds_within(theirs, bytes)
@@ -113,8 +111,8 @@ double seconds_more(Points own, Points theirs, double bytes) {
   if (own.size() > 1) {
     const double wire =
         tuning_wire_ratio(end.way.codec) / tuning_wire_ratio(theirs.front().way.codec);
-    const double grown_s = theirs_s - latency_of(theirs);
-    const double own_grown_s = end.seconds - latency_of(own);
+    const double grown_s = theirs_s - seconds_within(theirs, size_of(own.front()));
+    const double own_grown_s = end.seconds - own.front().seconds;
     if (grown_s > 0) share = own_grown_s / grown_s;
     share = std::clamp(share, std::min(wire, whole), std::max(wire, whole));
   }

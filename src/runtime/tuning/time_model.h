@@ -9,7 +9,7 @@
 //   beyond a way's last   it grows as other codecs of the plan did that were measured further,
 //                         those between which it lies by wire bytes
 //   beyond all sizes      each byte costs what the last measured ones did; where latency hid that,
-//                         what it costs at 1 Gbit/s
+//                         what it costs two ranks at 1 Gbit/s
 //   a codec never seen    time = transport + coding. Transport, what measured times have beyond
 //                         their kernels' own, is linear in wire bytes from codec to codec
 //
@@ -26,6 +26,9 @@
 
 namespace tersum {
 
+// How many times as long the larger of two sizes takes at least where bytes are seen to cost time.
+inline constexpr double kGrowthMin = 1.2;
+
 // One way for the values of a call.
 struct TuningWay {
   std::string_view codec;  // of tuning_codecs(): lives for ever
@@ -37,7 +40,7 @@ struct TuningPoint {
   TuningWay way;
   size_t bytes = 0;  // of the array, as float32
   double seconds = 0;
-  bool is_one_call = false;  // and no median of several: there was no time
+  bool is_rough = false;  // of one call, or the least of a few: there was no time for a median
 };
 
 // A codec as the model sees it, each per byte of float32.

@@ -20,7 +20,8 @@ constexpr size_t kProbeBytes = 64 << 10;
 constexpr double kProbeSeconds = 2e-3;
 constexpr int kProbeRounds = 5;
 constexpr double kProbeRoundsSeconds = 12e-3;
-constexpr double kNewsFactor = 1.2;
+// What the next size may take, were links as slow as that, for one to be left out.
+constexpr double kLeapShare = 0.1;  // of the budget
 constexpr int kLooksMax = 5;
 constexpr size_t kColdBytesMax = 4 << 20;
 // Of what is left of the budget, for another look.
@@ -30,9 +31,9 @@ constexpr double kLookShare = 0.125;
 struct Probe {
   size_t bytes = 0;
   std::vector<TuningWay> ways;
-  std::vector<double> first;  // agreed: the first turn of the ways that counts
-  double turn_s = 0;          // agreed: that turn, with the calls that are not timed
-  bool is_last_look = false;  // that turn is all there is time for
+  std::vector<double> first;    // agreed: the first turn of the ways that counts
+  double turn_s = 0;            // agreed: that turn, with the calls that are not timed
+  bool is_single_look = false;  // that turn is all there is time for
 };
 
 class Tuning {
@@ -53,14 +54,14 @@ class Tuning {
     std::vector<double> turns_s;
     turns_s.reserve(probes_.size());
     for (const Probe& probe : probes_) {
-      if (!probe.is_last_look) turns_s.push_back(probe.turn_s);
+      if (!probe.is_single_look) turns_s.push_back(probe.turn_s);
     }
     for (auto probe = probes_.rbegin(); probe != probes_.rend(); ++probe) {
       // Anew for each size: where long calls took longer than they had at first, there is less left
       // for the others.
       const double turns_each_s = affordable_turns_seconds(turns_s, budget_s() - elapsed_s_);
       TERSUM_RETURN_IF_ERROR(measure(*probe, turns_each_s));
-      if (!probe->is_last_look) turns_s.pop_back();
+      if (!probe->is_single_look) turns_s.pop_back();
     }
     TuningTable table = smooth_table();
     if (!request_.key.empty()) write_tuning_cache(request_.key, table);
@@ -85,6 +86,7 @@ class Tuning {
   Result<TuningTable> table_that_holds();
   Result<TuningTable> agreed_cache();
   Result<bool> holds(const TuningTable& table);
+  [[nodiscard]] bool may_leap_over(size_t bytes) const;
   [[nodiscard]] TuningWay first_way(size_t bytes) const {
     return probe_ways(bytes, request_.size, request_.topology).front();
   }
@@ -213,7 +215,7 @@ Status Tuning::look_further() {
     const size_t bytes = further_size(seen, request_.size, left_s);
     if (bytes == 0) return {};
     const bool warms_up = 2 * further_seconds(seen, request_.size, bytes) <= left_s;
-    // Met cold, as large ones take up to twice as long, which those before them foretell better.
+    // Large arrays that are met cold take longer by more than those before them foretell it wrong.
     if (!warms_up && bytes > kColdBytesMax) return {};
     TERSUM_RETURN_IF_ERROR(look_once(bytes, warms_up));
   }
@@ -223,7 +225,7 @@ Status Tuning::look_further() {
 Status Tuning::look_once(size_t bytes, bool warms_up) {
   Probe probe;
   probe.bytes = bytes;
-  probe.is_last_look = true;
+  probe.is_single_look = true;
   probe.ways = probe_ways(bytes, request_.size, request_.topology);
   probe.ways.resize(kFewWays);
   grow_arrays(bytes / sizeof(float));
@@ -286,7 +288,7 @@ Status Tuning::measure(const Probe& probe, double turns_s) {
   const double begun_s = elapsed_s_;
   // With two calls by which ranks agree: the last one has not been counted.
   const auto calls = static_cast<double>(ways) * calls_in_a_row(probe.bytes);
-  if (!probe.is_last_look &&
+  if (!probe.is_single_look &&
       (kTurnsMin - 1 + 2 / calls) * probe.turn_s <= budget_s() - elapsed_s_) {
     TERSUM_RETURN_IF_ERROR(run_turns(probe, kTurnsMin - 1, seconds));
     turns = kTurnsMin;
@@ -375,9 +377,9 @@ Result<TuningTable> Tuning::agreed_cache() {
 }
 
 // A small size tells most, and the largest of the link's rate where latency hides it from small
-// ones. Those between keep a slower link from spending the whole budget on the largest: at a
-// quarter of its bytes, a link whose rate fell is noticed, or its latency is most of the time; so
-// those that take little longer than what was looked at tell nothing.
+// ones. Those between keep a slower link from spending the whole budget on the largest: it is
+// noticed at the first size whose bytes take as long as its latency. One that would tell nothing
+// unless the link had become much slower is left out where the next would be soon done even then.
 Result<bool> Tuning::holds(const TuningTable& table) {
   size_t largest = 0;
   for (const TuningPoint& point : table.points()) largest = std::max(largest, point.bytes);
@@ -393,11 +395,17 @@ Result<bool> Tuning::holds(const TuningTable& table) {
     if (!held.ok() || !held.value()) break;
     if (bytes <= smallest || bytes > largest) continue;
     const double expected_s = table.seconds(first_way(bytes), bytes).value_or(0);
-    if (bytes < largest && expected_s < kNewsFactor * looked_at_s) continue;
+    if (bytes < largest && expected_s < kGrowthMin * looked_at_s && may_leap_over(bytes)) continue;
     looked_at_s = expected_s;
     held = still_true(table, bytes, 1);
   }
   return held;
+}
+
+bool Tuning::may_leap_over(size_t bytes) const {
+  const auto next = std::upper_bound(kProbeSizes.begin(), kProbeSizes.end(), bytes);
+  if (next == kProbeSizes.end()) return false;
+  return 2 * slow_seconds(request_.size, *next) <= kLeapShare * budget_s();
 }
 
 // Whether exact values of this size take about as long as the table says, after one call to warm
@@ -418,7 +426,12 @@ Result<bool> Tuning::still_true(const TuningTable& table, size_t bytes, int roun
   }
   TERSUM_RETURN_IF_ERROR(agree_on_largest(seconds));
   const double measured = median(std::move(seconds));
-  return measured < kCacheSlack * *expected && *expected < kCacheSlack * measured;
+  // What was called once came behind another way, or waited for a core.
+  const bool is_rough = std::any_of(table.points().begin(), table.points().end(), [&](auto& point) {
+    return point.way == probe && point.bytes == bytes && point.is_rough;
+  });
+  const double less = is_rough ? kCacheSlack * kCacheSlack : kCacheSlack;
+  return measured < kCacheSlack * *expected && *expected < less * measured;
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ constexpr int kOneShotRanksMax = 8;
 // The codecs that speak for all where there is no time to try all.
 constexpr std::string_view kFewCodecs[] = {"exact", "int8/128"};
 constexpr double kLeastRate = 12.5e6;  // bytes/s that links are taken to carry
-// How many times as long as behind another of its way a call may take.
+// How many times as long as behind another of its way a call is taken to take: up to twice, seldom.
 constexpr double kColdFactor = 1.5;
 // To get an input and an output of that size, and fill them.
 constexpr double kFillSecondsPerByte = 1e-9;
@@ -124,9 +124,13 @@ void make_monotone(std::span<TuningPoint> points) {
   }
 }
 
-double growth_bound(const FewSeen& seen, int size, size_t bytes) {
-  const double sent = (1 + coded_ratio()) * 2 * (size - 1) / size;  // of each byte, in both hops
-  const double byte_s = std::max(byte_seconds(seen), sent / kLeastRate);
+double slow_seconds(int size, size_t bytes) {
+  const double sent = 2.0 * (size - 1) / size;  // of each byte, in both hops
+  return sent * static_cast<double>(bytes) / kLeastRate;
+}
+
+double expected_growth(const FewSeen& seen, int size, size_t bytes) {
+  const double byte_s = std::max(byte_seconds(seen), (1 + coded_ratio()) * slow_seconds(size, 1));
   const auto seen_bytes = static_cast<double>(seen.bytes);
   const double more = static_cast<double>(bytes) - seen_bytes;
   return 1 + more * std::min(byte_s / (seen.exact_s + seen.coded_s), 1 / seen_bytes);
@@ -136,11 +140,11 @@ double least_seconds_at(size_t i, const FewSeen& seen, int size, double turn_s) 
   if (i == 0 || i >= kProbeSizes.size()) return 0;
   const size_t bytes = kProbeSizes[i];
   const double calls = 1.0 * calls_in_a_row(bytes) / calls_in_a_row(kProbeSizes[i - 1]);
-  return least_seconds(bytes, growth_bound(seen, size, bytes) * calls * turn_s);
+  return least_seconds(bytes, expected_growth(seen, size, bytes) * calls * turn_s);
 }
 
 double further_seconds(const FewSeen& seen, int size, size_t bytes) {
-  const double calls_s = (seen.exact_s + seen.coded_s) * growth_bound(seen, size, bytes);
+  const double calls_s = (seen.exact_s + seen.coded_s) * expected_growth(seen, size, bytes);
   return kColdFactor * calls_s + kFillSecondsPerByte * static_cast<double>(bytes - seen.bytes);
 }
 

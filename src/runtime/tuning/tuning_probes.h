@@ -69,16 +69,19 @@ struct FewSeen {
   std::optional<double> seconds_per_byte;  // together, since the size before, if there was one
 };
 
-// How many times as long `bytes` take at most: in proportion, unless latency is more of it. A byte
-// costs what it has cost since the size before, or, by what one codec saves, at the first; and as
-// much as where links carry 100 Mbit/s, if it seemed to cost less.
-double growth_bound(const FewSeen& seen, int size, size_t bytes);
+// What exact values take on links of 100 Mbit/s, the slowest that is reckoned with, less latency.
+double slow_seconds(int size, size_t bytes);
+
+// How many times as long `bytes` are taken to take: in proportion, unless latency is more of it. A
+// byte costs what it has cost since the size before, or, by what one codec saves, at the first; and
+// as much as where links carry 100 Mbit/s, if it seemed to cost less.
+double expected_growth(const FewSeen& seen, int size, size_t bytes);
 
 // What the fewest turns of these take at the size number `i`, when one took `turn_s` at the size
 // before; 0 where there is no such size.
 double least_seconds_at(size_t i, const FewSeen& seen, int size, double turn_s);
 
-// What a call of each takes at most with `bytes`, behind another, arrays of that size included.
+// What a call of each is taken to take with `bytes`, behind another, arrays of that size included.
 double further_seconds(const FewSeen& seen, int size, size_t bytes);
 
 // The next size, if it fits into what is left; the largest that does where one has been seen only,

@@ -84,8 +84,8 @@ std::optional<TuningPoint> parse_point(std::string_view line) {
   if (!parse_number(take_word(line), point.bytes) || point.bytes == 0) return std::nullopt;
   if (!parse_number(take_word(line), point.seconds)) return std::nullopt;
   if (!std::isfinite(point.seconds) || point.seconds <= 0) return std::nullopt;
-  point.is_one_call = line == kOneCall;
-  if (!point.is_one_call && !line.empty()) return std::nullopt;
+  point.is_rough = line == kOneCall;
+  if (!point.is_rough && !line.empty()) return std::nullopt;
   return point;
 }
 
@@ -141,14 +141,14 @@ std::vector<TuningOption> TuningTable::rank(std::vector<TuningOption> options, s
     return option.way.codec == "exact";
   });
   std::sort(options.begin(), lossy, faster);
-  std::sort(lossy, options.end(), faster);
-  if (lossy == options.begin()) return options;
   // What leads the exact way that would be taken goes before it.
-  const double to_beat_s = options.front().seconds / gain;
-  const auto leading_end =
-      std::stable_partition(lossy, options.end(), [&](const TuningOption& option) {
-        return std::max(handicapped_s(option), option.least_s) < to_beat_s;
-      });
+  const double to_beat_s = lossy == options.begin() ? 0 : options.front().seconds / gain;
+  const auto leads = [&](const TuningOption& option) {
+    return std::max(handicapped_s(option), option.least_s) < to_beat_s;
+  };
+  const auto leading_end = std::partition(lossy, options.end(), leads);
+  std::sort(lossy, leading_end, faster);
+  std::sort(leading_end, options.end(), faster);
   std::rotate(options.begin(), lossy, leading_end);
   return options;
 }
@@ -161,7 +161,7 @@ std::string TuningTable::to_text(std::string_view key) const {
     const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), point.seconds);
     text += std::string(point.way.codec) + ' ' + std::string(plan_kind_name(point.way.plan)) + ' ' +
             std::to_string(point.bytes) + ' ' + std::string(digits.data(), end.ptr);
-    if (point.is_one_call) text.append(" ").append(kOneCall);
+    if (point.is_rough) text.append(" ").append(kOneCall);
     text += '\n';
   }
   return text.append(kLastLine);

@@ -216,18 +216,36 @@ TEST(CodecTable, SameSpecSameObject) {
   }
 }
 
-// More than a thread remembers, in turn; each time as in a thread that remembers nothing.
+// Three in turn, which a thread remembers, and ten, which it does not; each, asked twice, as in a
+// thread that remembers nothing. Some specs begin alike, and some are longer than is remembered.
 TEST(CodecTable, WhatWasFoundLastDoesNotStandForAnother) {
-  const std::string_view specs[] = {"int8", "int8/128", "int4", "exact", "bf16", "int8/64"};
+  const std::vector<std::string_view> specs = {"int8",
+                                               "int4",
+                                               "int8/64",
+                                               "int8/128",
+                                               "exact",
+                                               "bf16",
+                                               "int4/128+hadamard",
+                                               "int4/128+hadamard+feedback",
+                                               "int3/128+hadamard+feedback",
+                                               "int4/1024+sparse:0.2%"};
+  const auto expect_own = [](std::string_view spec, DataType type, ReduceOp op) {
+    const Codec* there = nullptr;
+    std::thread([&] { there = find_codec(spec, type, op).value(); }).join();
+    for (int asked = 0; asked < 2; ++asked) {
+      EXPECT_EQ(find_codec(spec, type, op).value(), there)
+          << spec << ' ' << data_type_name(type) << ' ' << asked;
+    }
+  };
   for (int round = 0; round < 3; ++round) {
-    for (const std::string_view spec : specs) {
-      for (const DataType type : {DataType::kFloat32, DataType::kBFloat16, DataType::kInt32}) {
-        for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMax}) {
-          const Codec* const here = find_codec(spec, type, op).value();
-          const Codec* there = nullptr;
-          std::thread([&] { there = find_codec(spec, type, op).value(); }).join();
-          EXPECT_EQ(here, there) << spec << ' ' << data_type_name(type) << ' ' << round;
+    for (const DataType type : {DataType::kFloat32, DataType::kBFloat16, DataType::kInt32}) {
+      for (const size_t in_turn : {size_t{3}, specs.size()}) {
+        for (size_t i = 0; i < 3 * in_turn; ++i) {
+          expect_own(specs[i % in_turn], type, ReduceOp::kSum);
         }
+      }
+      for (const ReduceOp op : {ReduceOp::kMax, ReduceOp::kSum, ReduceOp::kMin}) {
+        expect_own("int8", type, op);
       }
     }
     EXPECT_FALSE(find_codec("", DataType::kFloat32, ReduceOp::kSum).ok());

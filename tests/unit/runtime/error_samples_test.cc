@@ -163,6 +163,28 @@ TEST(ErrorSamples, BringWhatCodingCostsOnAverage) {
   }
 }
 
+// What is asked again is remembered, until the site learns or forgets.
+TEST(ErrorSamples, TheSetIsAsOfTheLastSample) {
+  std::vector<ErrorSamples> ranks(1);
+  ErrorSamples& samples = ranks.front();
+  const Values values(kCount);
+  const auto expect_set = [&](double allowed) {
+    for (int asked = 0; asked < 2; ++asked) {
+      size_t found = 0;
+      const uint32_t bits = samples.within_bits(sum_of(values), within(1), allowed).value();
+      for (size_t i = 0; i < ladder().size(); ++i) found += bits >> i & 1;
+      EXPECT_EQ(found, samples.within(sum_of(values), within(1), allowed)->within.size());
+    }
+    return *samples.within_bits(sum_of(values), within(1), allowed);
+  };
+  measure(ranks, bell_shaped(kSeed), within(1), 0);
+  const uint32_t before = expect_set(1e-2);
+  EXPECT_NE(expect_set(0.1), before);
+  EXPECT_EQ(expect_set(1e-2), before);
+  measure(ranks, bell_shaped(kSeed + 1, 30), within(1), 1);
+  EXPECT_NE(expect_set(1e-2), before) << "outliers cost int8 its place";
+}
+
 TEST(ErrorSamples, AreTheSameOnAllRanks) {
   std::vector<ErrorSamples> ranks(kRanks);
   measure(ranks, bell_shaped(kSeed), within(1));

@@ -123,6 +123,26 @@ TEST(OpenPlans, FarBeyondWhatWasMeasuredTheCostModelDecides) {
   EXPECT_EQ(choose_path(context, sum_of(2 << 20), pinned).value().plan, PlanKind::kTwoStep);
 }
 
+// One look at one plan compares nothing.
+TEST(OpenPlans, BeyondWhatWasLookedAtOnceTheCostModelDecides) {
+  const auto star = make_topology("star8", 31.25e6, 0).value();
+  for (const bool is_rough : {false, true}) {
+    const TuningTable table({{kExactDirect, 1 << 10, 1e-3},
+                             {kInt8Direct, 1 << 10, 1e-3},
+                             {kExactDirect, 4 << 20, 320e-3, is_rough},
+                             {kInt8Direct, 4 << 20, 80e-3, is_rough}});
+    PathContext context = context_of_eight(table);
+    context.topology = star.get();
+    for (const char* codec : {"int8/128", "exact"}) {
+      CallOptions options;
+      options.codec = codec;
+      const bool is_two_step =
+          choose_path(context, sum_of(1 << 20), options).value().plan == PlanKind::kTwoStep;
+      EXPECT_EQ(is_two_step, !is_rough) << codec;
+    }
+  }
+}
+
 // The same where the rule of thumb's plan is the model's, too, and another one was quick while it
 // was measured, because links had rested.
 TEST(OpenPlans, FarBeyondWhatWasMeasuredTheRuleOfThumbDecidesWhereItIsTheModels) {

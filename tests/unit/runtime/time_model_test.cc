@@ -106,6 +106,23 @@ TEST(TimeModel, BeyondAllSizesItGrowsAsItsNeighboursDoThere) {
   EXPECT_NEAR(model_seconds(points, kRing, 16 * kMega).value(), 2 * exact, 1e-12);
 }
 
+// int8 was seen from 64 KiB on, exact from 1 KiB and further: what int8 took of exact's time is
+// told by the sizes that both were seen at.
+TEST(TimeModel, GrowthIsComparedFromWhereBothBegin) {
+  const auto time = [](double latency, double byte, size_t bytes) {
+    return latency + byte * static_cast<double>(bytes);
+  };
+  std::vector<TuningPoint> points;
+  for (const size_t bytes : {1 << 10, 64 << 10, 256 << 10, 16 << 20}) {
+    points.push_back({kExact, bytes, time(1e-3, 10e-9, bytes)});
+  }
+  for (const size_t bytes : {64 << 10, 256 << 10}) {
+    points.push_back({kInt8, bytes, time(1e-3, 5e-9, bytes)});
+  }
+  EXPECT_NEAR(TuningTable(points).seconds(kInt8, 16 << 20).value(), time(1e-3, 5e-9, 16 << 20),
+              1e-9);
+}
+
 // Behind 20 ms neither 1 nor 64 KiB show what bytes cost: 8 ns each of them that is sent.
 TEST(TimeModel, BytesThatLatencyHidAreTakenToNeedOneGbitPerSecond) {
   for (const double second : {0.0, 20.1e-3}) {

@@ -180,7 +180,7 @@ TEST(LinkSpeedOf, IsSlopeAndInterceptOfExactTwoSteps) {
   EXPECT_FALSE(link_speed_of(TuningTable({points[0], points[3]}), 4).has_value()) << "one size";
   points[2].seconds = 4 * points[1].seconds;
   EXPECT_TRUE(link_speed_of(TuningTable(points), 4).has_value());
-  points[2].is_one_call = true;
+  points[2].is_rough = true;
   EXPECT_FALSE(link_speed_of(TuningTable(points), 4).has_value()) << "of one call";
 }
 
