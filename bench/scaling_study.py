@@ -124,9 +124,9 @@ What the tables say:
 * The exception are meshes of hundreds of ranks: one core per host cannot feed so many links, and
   the transport's core time is far above the bound.
 * At 64 KiB on many ranks latency and messages decide, and a codec gains little or nothing.
-* On a star the flows of two_step share each port, which the model takes to cost 6 % from seven
+* On a star the flows of two_step share each port, which the model takes to cost 1.2 % from seven
   flows on; where an array is large enough to hide a ring's hops, `ring`, with one flow a port,
-  leads.
+  leads by that.
 * On large rings `hierarchical`, which with one rank per host is one shortest-path tree per owner,
   is predicted as quick as `bidirectional_ring`, with fewer chunks and so fewer messages.
 """

@@ -116,7 +116,6 @@ def predicted_seconds(part: Part) -> float:
 
 def _at_16_mib(topology: str, rate: str, quick: bool) -> Measurement:
     how = ["--topology", topology, "--link", rate, "--codec", "bf16,int8,int4"]
-    how += ["--plan", "ring"] if topology.startswith("star") else []
     more = (*span("64K", "64K"), *calls(2, 0)) if quick else (*span("16M", "16M"), *calls(5, 1))
     return Measurement(TOPOLOGY + topology, (perf(*how, *more),))
 

@@ -120,7 +120,7 @@ std::string_view cost_term_name(CostTerm term) {
 // shows only as far as the link has run out of the level's other slices by then, and where a bucket
 // saves up what a link waits, only as far as it is the cores that are waited for.
 Result<PlanCost> price_plan(const CostRequest& request, PlanKind kind) {
-  CostTally tally(request);
+  CostTally tally(request, kind);
   TERSUM_RETURN_IF_ERROR(tally_plan(request, kind, tally));
   tally.settle();
   const ChunkChain& chain = tally.longest();

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "plan/collective_rules.h"
+#include "plan/flow_window.h"
 
 namespace tersum {
 namespace {
@@ -19,10 +20,11 @@ double seconds(double bytes, double rate) { return rate > 0 ? bytes / rate : 0; 
 
 }  // namespace
 
-CostTally::CostTally(const CostRequest& request)
+CostTally::CostTally(const CostRequest& request, PlanKind plan)
     : request_(request),
       topology_(*request.topology),
       size_(topology_.host_of.size()),
+      flow_bytes_max_(static_cast<double>(flow_bytes_max(request.topology, plan))),
       pair_bytes_(size_ * size_, 0),
       messages_(size_, 0),
       codec_s_(size_, 0),
@@ -39,6 +41,7 @@ void CostTally::set_slices(double value_bytes) {
     slice_bytes_ =
         std::min(slice_bytes_, most * request_.element_bytes * request_.codec.wire_ratio);
   }
+  slice_bytes_ = std::min(slice_bytes_, flow_bytes_max_ / 2);
   slices_ = std::ceil(wire_bytes_ / slice_bytes_);
   slice_values_ = value_bytes * slice_bytes_ / wire_bytes_;
   slowest_s_per_byte_ = 0;

@@ -24,7 +24,7 @@ struct ChunkChain {
 
 class CostTally {
  public:
-  explicit CostTally(const CostRequest& request);
+  CostTally(const CostRequest& request, PlanKind plan);
 
   // One chunk of `value_bytes`, moved along its trees. `follow`: its chain is looked at too, which
   // costs more than adding up.
@@ -67,6 +67,7 @@ class CostTally {
   const CostRequest& request_;
   const Topology& topology_;
   const size_t size_;
+  const double flow_bytes_max_;
   std::vector<double> pair_bytes_;   // from * size_ + to
   std::vector<double> messages_;     // by rank, both ends
   std::vector<double> codec_s_;      // by rank

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "codec/shared_sums.h"
 #include "plan/collective_rules.h"
+#include "plan/flow_window.h"
 #include "plan/plan_trees.h"
 #include "plan/rank_blocks.h"
 #include "runtime/plan_needed.h"
@@ -44,6 +45,15 @@ void set_geometry(const SliceLimits& limits, size_t chunk_values, size_t flows,
   const size_t in_flight =
       std::clamp<size_t>(limits.window_bytes / (flows * slice_bytes), 2, kWindowMax);
   plan.window = static_cast<uint32_t>(std::clamp<size_t>(slices, 1, in_flight));
+}
+
+// Where flows share ports, less than the memory of a call is enough, and quicker.
+SliceLimits within_ports(const SliceLimits& limits, const PlanRequest& request, size_t flows) {
+  SliceLimits own = limits;
+  const size_t of_flow =
+      std::min(flow_bytes_max(request.topology, request.kind), limits.window_bytes);
+  own.window_bytes = std::min(limits.window_bytes, flows * of_flow);
+  return own;
 }
 
 uint64_t flow_key(uint32_t chunk, FlowPhase phase, int peer) {
@@ -228,7 +238,8 @@ Result<std::shared_ptr<const CompiledPlan>> compile_plan(const PlanRequest& requ
   for (const ChunkRange& range : source.chunks) {
     chunk_values = std::max(chunk_values, range.end - range.begin);
   }
-  set_geometry(limits, chunk_values, std::max<size_t>(source.incoming_flows_max, 1), *plan);
+  const size_t flows = std::max<size_t>(source.incoming_flows_max, 1);
+  set_geometry(within_ports(limits, request, flows), chunk_values, flows, *plan);
   const std::vector<Step>& steps = source.steps[static_cast<size_t>(rank)];
   // Steps grouped by chunk, in the order in which this rank first meets each chunk: the plan's way
   // of spreading load.

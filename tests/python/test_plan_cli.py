@@ -40,7 +40,7 @@ def plan_json(capsys: Any, *arguments: str) -> dict[str, Any]:
         ("torus2x4", "torus", 7 / 12),
         ("torus4x4", "torus", 15 / 32),
         ("mesh4", "two_step", 0.5),
-        ("star8", "ring", 1.75),  # one flow a port, seven in two_step
+        ("star8", "halving_doubling", 1.75),  # three flows a port, seven in two_step
     ],
 )
 @pytest.mark.parametrize("codec", ["exact", "bf16", "int8", "int4"])

@@ -10,6 +10,7 @@
 #include "plan/host_topology.h"
 #include "runtime/tuning/path_choice.h"
 #include "runtime/tuning/tuning_table.h"
+#include "tests/unit/runtime/two_switches.h"
 
 namespace tersum {
 namespace {
@@ -74,13 +75,12 @@ TEST(OpenPlans, SamplesDoNotSpeakForARing) {
             PlanKind::kTwoStep);
 }
 
-// star8 at 250 Mbit/s: seven flows share each port in two_step, which costs it 6 %.
 TEST(OpenPlans, DescribedLinksAreAskedForTheirPlan) {
-  const auto star = open_topology(describe_topology(*make_topology("star8", 31.25e6, 0).value()));
-  ASSERT_TRUE(star.ok());
+  const auto wires = open_topology(kTwoSwitches);
+  ASSERT_TRUE(wires.ok());
   PathContext context;
   context.size = 8;
-  context.topology = star.value().get();
+  context.topology = wires.value().get();
   const auto plan_of = [&](const char* codec, double error, size_t bytes) {
     CallOptions options;
     options.codec = codec;
@@ -101,10 +101,10 @@ TEST(OpenPlans, DescribedLinksAreAskedForTheirPlan) {
 // On slow links tuning has time for small sizes only; what they say of two_step decides up to twice
 // the largest, and above that the rates do.
 TEST(OpenPlans, FarBeyondWhatWasMeasuredTheCostModelDecides) {
-  const auto star = make_topology("star8", 31.25e6, 0).value();
+  const auto wires = open_topology(kTwoSwitches).value();
   const TuningTable table({{kExactDirect, 256 << 10, 20e-3}, {kInt8Direct, 256 << 10, 5e-3}});
   PathContext context = context_of_eight(table);
-  context.topology = star.get();
+  context.topology = wires.get();
   const auto choice_of = [&](const char* codec, double error, size_t bytes) {
     CallOptions options;
     options.codec = codec;
@@ -125,14 +125,14 @@ TEST(OpenPlans, FarBeyondWhatWasMeasuredTheCostModelDecides) {
 
 // One look at one plan compares nothing.
 TEST(OpenPlans, BeyondWhatWasLookedAtOnceTheCostModelDecides) {
-  const auto star = make_topology("star8", 31.25e6, 0).value();
+  const auto wires = open_topology(kTwoSwitches).value();
   for (const bool is_rough : {false, true}) {
     const TuningTable table({{kExactDirect, 1 << 10, 1e-3},
                              {kInt8Direct, 1 << 10, 1e-3},
                              {kExactDirect, 4 << 20, 320e-3, is_rough},
                              {kInt8Direct, 4 << 20, 80e-3, is_rough}});
     PathContext context = context_of_eight(table);
-    context.topology = star.get();
+    context.topology = wires.get();
     for (const char* codec : {"int8/128", "exact"}) {
       CallOptions options;
       options.codec = codec;

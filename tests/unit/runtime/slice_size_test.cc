@@ -6,6 +6,8 @@
 #include <string>
 
 #include "codec/codec.h"
+#include "plan/flow_window.h"
+#include "plan/topology.h"
 #include "runtime/compiled_plan.h"
 #include "runtime/rendezvous.h"
 #include "wire/message.h"
@@ -126,6 +128,49 @@ TEST(SliceSize, FollowsWhatCarriesTheGroupOrThePart) {
   EXPECT_EQ(carrier_of_ranks({0, 4}), GroupCarrier::kMemory);
   EXPECT_EQ(carrier_of_ranks({1, 3}), GroupCarrier::kMemory);
   EXPECT_EQ(carrier_of_ranks({2, 3}), GroupCarrier::kWires);
+}
+
+// 40 KiB at 250 Mbit/s and below; behind a long way or a quick one what the way holds.
+TEST(SliceSize, WhereFlowsShareAPortLittleIsUnderWay) {
+  const auto flow_bytes = [](const char* name, double bytes_per_s, double latency_s,
+                             PlanKind plan = PlanKind::kTwoStep) {
+    return flow_bytes_max(make_topology(name, bytes_per_s, latency_s).value().get(), plan);
+  };
+  EXPECT_EQ(flow_bytes("star8", 31.25e6, 0), size_t{40} << 10);
+  EXPECT_EQ(flow_bytes("star8", 12.5e6, 20e-6), size_t{40} << 10);
+  EXPECT_NEAR(static_cast<double>(flow_bytes("star8", 1.25e9, 0)), 1.25e9 * 1.3e-3, 1);
+  // Two links of 10 ms each way: the round trip's 40 ms, twice.
+  EXPECT_GE(flow_bytes("star8", 31.25e6, 10e-3), static_cast<size_t>(31.25e6 * 80e-3));
+  for (const PlanKind plan : {PlanKind::kTree, PlanKind::kTorus, PlanKind::kBidirectionalRing}) {
+    EXPECT_EQ(flow_bytes("star8", 31.25e6, 0, plan), size_t{40} << 10);
+  }
+  EXPECT_EQ(flow_bytes("star8", 31.25e6, 0, PlanKind::kOneShot), SIZE_MAX);
+  EXPECT_EQ(flow_bytes("star8", 31.25e6, 0, PlanKind::kRing), SIZE_MAX) << "one flow a port";
+  EXPECT_EQ(flow_bytes("mesh8", 31.25e6, 0), SIZE_MAX) << "no switch";
+  EXPECT_EQ(flow_bytes("star8", kUnknownBytesPerSecond, 0), SIZE_MAX);
+  EXPECT_EQ(flow_bytes_max(nullptr, PlanKind::kTwoStep), SIZE_MAX);
+}
+
+TEST(SliceSize, BehindASwitchIsHalfOfWhatAFlowMayHaveUnderWay) {
+  const Codec* codec = find_codec("int8/128", DataType::kFloat32, ReduceOp::kSum).value();
+  const auto star = make_topology("star8", 31.25e6, 20e-6).value();
+  PlanRequest request;
+  request.size = 8;
+  request.count = 16 << 20;
+  request.topology = star.get();
+  for (const PlanKind plan : {PlanKind::kTwoStep, PlanKind::kTree, PlanKind::kRing}) {
+    request.kind = plan;
+    const auto compiled = compile_plan(request, *codec, 0, SliceLimits{}).value();
+    const size_t bytes = codec->wire_bytes(compiled->slice_values);
+    if (plan == PlanKind::kRing) {
+      EXPECT_GT(bytes, size_t{60} << 10);
+      EXPECT_GT(compiled->window, 8U);
+      continue;
+    }
+    EXPECT_LE(bytes, size_t{23} << 10);
+    EXPECT_GT(bytes, size_t{19} << 10);
+    EXPECT_EQ(compiled->window, 2U);
+  }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "plan/topology.h"
 #include "runtime/group_routes.h"
 #include "support/cluster.h"
+#include "tests/unit/runtime/two_switches.h"
 
 namespace tersum::testing {
 namespace {
@@ -203,14 +204,14 @@ TEST(TopologyGroups, GoOnAfterAPlanThatDoesNotFit) {
   }
 }
 
-// Seven flows would share each port of the switch by two_step: every rank asks the cost model,
-// takes the same other plan, and is no more wrong than error_bound says of an open plan.
+// Two_step would fill the link between the switches for twice as long: every rank asks the cost
+// model, takes the same other plan, and is no more wrong than error_bound says of an open plan.
 TEST(TopologyGroups, OnDescribedLinksCallsTakeThePlanOfTheCostModel) {
   ClusterOptions options;
   options.kind = ClusterKind::kSim;
   options.size = 8;
   options.communicator.timeout_ms = 20'000;
-  options.communicator.topology = describe_topology(*make_topology("star8", 31.25e6, 0).value());
+  options.communicator.topology = kTwoSwitches;
   Cluster cluster(options);
   constexpr size_t kCount = 1 << 18;
   std::vector<std::vector<float>> data(8, std::vector<float>(kCount));
