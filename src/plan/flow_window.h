@@ -16,9 +16,9 @@
 namespace tersum {
 
 // In bytes on the wire, the same on all ranks: what covers the way there and back, and twice over.
-// The largest size_t on links whose rates nobody described, where no switch is, for a ring, in which
-// all that comes to a port comes from one rank, and for one_shot, whose ranks would all wait for the
-// slowest of them at every slice: its slices go to everybody (1.2 to 1.8 times as long, measured).
+// The largest size_t on links whose rates nobody described; where no switch is; for a ring, in
+// which all that comes to a port comes from one rank; and for one_shot, whose slices go to
+// everybody, so that all would wait for the slowest at each (1.2 to 1.8 times as long, measured).
 size_t flow_bytes_max(const Topology* topology, PlanKind plan);
 
 }  // namespace tersum
