@@ -139,7 +139,9 @@ struct CommunicatorOptions {
   uint64_t rounding_seed = 0;
   // Memory that one call may have in flight for receiving, in bytes (agreed): the window of every
   // flow shrinks with the number of ranks so that the sum stays below it. More than two ranks of
-  // one host take less, what their cache holds of all of them, unless slice_bytes is given.
+  // one host take less, what their cache holds of all of them, unless slice_bytes is given; and
+  // ranks behind the switch of a topology with rates and latencies, where what runs ahead would
+  // queue at a port that others are waited for at (docs/topologies.md).
   size_t window_bytes = 8 * 1024 * 1024;
   // Where this process writes a trace of its calls and slices, for Perfetto (docs/tracing.md);
   // empty: nowhere. TERSUM_TRACE comes first; and only the first communicator's choice counts.

@@ -48,9 +48,11 @@ struct MachineRates {
   double call_s = 5e-6;               // of a call, whatever it does
   double goodput = 1448.0 / 1514;     // of a link's rate, for payload: TCP segments in frames
   // Of a port's time on the wire, for each further flow (pair of ranks) that shares it with the
-  // first: their bursts queue at one port of a switch while others run dry. Fitted to every plan
-  // over sizes on star8 (docs/plans.md), that is to one to seven flows.
-  double port_share = 0.002;
+  // first: their bursts queue at one port of a switch while others run dry; less where each has
+  // little under way (flow_window.h). Fitted to every plan over sizes on star8 (docs/plans.md),
+  // that is to one to seven flows.
+  double port_share = 0.01;
+  double limited_port_share = 0.002;
   int port_flows_max = 7;  // of more, nothing is known: they are taken to cost as much
   // Of the cores' time, what links with buckets wait for. Fitted to the same plans on nine
   // topologies.

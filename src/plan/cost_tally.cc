@@ -24,7 +24,7 @@ CostTally::CostTally(const CostRequest& request, PlanKind plan)
     : request_(request),
       topology_(*request.topology),
       size_(topology_.host_of.size()),
-      flow_bytes_max_(static_cast<double>(flow_bytes_max(request.topology, plan))),
+      flow_bytes_max_(flow_bytes_max(request.topology, request.collective, plan)),
       pair_bytes_(size_ * size_, 0),
       messages_(size_, 0),
       codec_s_(size_, 0),
@@ -41,7 +41,9 @@ void CostTally::set_slices(double value_bytes) {
     slice_bytes_ =
         std::min(slice_bytes_, most * request_.element_bytes * request_.codec.wire_ratio);
   }
-  slice_bytes_ = std::min(slice_bytes_, flow_bytes_max_ / 2);
+  if (flow_bytes_max_ != kFlowUnlimited) {
+    slice_bytes_ = std::min(slice_bytes_, static_cast<double>(flow_bytes_max_) / 2);
+  }
   slices_ = std::ceil(wire_bytes_ / slice_bytes_);
   slice_values_ = value_bytes * slice_bytes_ / wire_bytes_;
   slowest_s_per_byte_ = 0;
@@ -208,12 +210,14 @@ double CostTally::wire_s() const {
 
 double CostTally::ports_s() const {
   const MachineRates& machine = request_.machine;
+  const bool is_limited = flow_bytes_max_ != kFlowUnlimited;
+  const double of_flow = is_limited ? machine.limited_port_share : machine.port_share;
   double longest = 0;
   for (size_t i = 0; i < link_bytes_.size(); ++i) {
     const TopologyLink& link = topology_.links[i];
     const bool is_port = std::max(link.from, link.to) >= topology_.host_count();
     const int flows = std::min(link_flows_[i], machine.port_flows_max);
-    const double share = is_port && flows > 1 ? machine.port_share * (flows - 1) : 0;
+    const double share = is_port && flows > 1 ? of_flow * (flows - 1) : 0;
     longest =
         std::max(longest, (1 + share) * link_bytes_[i] / (link.bytes_per_s * machine.goodput));
   }

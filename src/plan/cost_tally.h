@@ -67,7 +67,7 @@ class CostTally {
   const CostRequest& request_;
   const Topology& topology_;
   const size_t size_;
-  const double flow_bytes_max_;
+  const size_t flow_bytes_max_;
   std::vector<double> pair_bytes_;   // from * size_ + to
   std::vector<double> messages_;     // by rank, both ends
   std::vector<double> codec_s_;      // by rank

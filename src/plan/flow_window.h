@@ -15,10 +15,17 @@
 
 namespace tersum {
 
+inline constexpr size_t kFlowUnlimited = static_cast<size_t>(-1);
+
 // In bytes on the wire, the same on all ranks: what covers the way there and back, and twice over.
-// The largest size_t on links whose rates nobody described; where no switch is; for a ring, in
-// which all that comes to a port comes from one rank; and for one_shot, whose slices go to
-// everybody, so that all would wait for the slowest at each (1.2 to 1.8 times as long, measured).
-size_t flow_bytes_max(const Topology* topology, PlanKind plan);
+// kFlowUnlimited where that cannot be told or gains nothing:
+//
+//   no switch, or fewer than three hosts; a rate or a latency that nobody described
+//   ports so fast that this is above 512 KiB: not they but the ranks' cores are waited for
+//   a ring: all that comes to a port comes from one rank
+//   one_shot: its slices go to everybody, so that all would wait for the slowest at each (measured
+//   1.2 to 1.8 times as long)
+//   what adds nothing up
+size_t flow_bytes_max(const Topology* topology, Collective collective, PlanKind plan);
 
 }  // namespace tersum

@@ -49,10 +49,10 @@ void set_geometry(const SliceLimits& limits, size_t chunk_values, size_t flows,
 
 // Where flows share ports, less than the memory of a call is enough, and quicker.
 SliceLimits within_ports(const SliceLimits& limits, const PlanRequest& request, size_t flows) {
+  const size_t of_flow = flow_bytes_max(request.topology, request.collective, request.kind);
+  if (of_flow >= limits.window_bytes / flows) return limits;
   SliceLimits own = limits;
-  const size_t of_flow =
-      std::min(flow_bytes_max(request.topology, request.kind), limits.window_bytes);
-  own.window_bytes = std::min(limits.window_bytes, flows * of_flow);
+  own.window_bytes = flows * of_flow;
   return own;
 }
 

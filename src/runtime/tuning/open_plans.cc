@@ -89,6 +89,13 @@ std::optional<double> seconds_of(const std::vector<PricedPlan>& plans, PlanKind 
   return std::nullopt;
 }
 
+// Whether another plan was measured at the size of `point`: not where there was time for one look.
+bool has_compared_plans(const TuningTable& table, const TuningPoint& point) {
+  return std::any_of(table.points().begin(), table.points().end(), [&](const auto& other) {
+    return other.bytes == point.bytes && other.way.plan != point.way.plan;
+  });
+}
+
 }  // namespace
 
 bool has_rates(const Topology* topology) {
@@ -187,8 +194,7 @@ void take_plan_by_cost(const PathContext& context, const CallArguments& argument
   size_t largest = 0;
   size_t own_largest = 0;
   for (const TuningPoint& point : context.table->points()) {
-    // Where there was time for one look, no plans have been compared.
-    if (point.is_rough) continue;
+    if (point.is_rough && !has_compared_plans(*context.table, point)) continue;
     largest = std::max(largest, point.bytes);
     if (point.way.codec == choice.codec) own_largest = std::max(own_largest, point.bytes);
   }

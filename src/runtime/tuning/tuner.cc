@@ -20,8 +20,8 @@ constexpr size_t kProbeBytes = 64 << 10;
 constexpr double kProbeSeconds = 2e-3;
 constexpr int kProbeRounds = 5;
 constexpr double kProbeRoundsSeconds = 12e-3;
-// What the next size may take, were links as slow as that, for one to be left out.
-constexpr double kLeapShare = 0.1;  // of the budget
+// Of the budget: what two calls of the next size may take at 100 Mbit/s for one to be left out.
+constexpr double kLeapShare = 0.1;
 constexpr int kLooksMax = 5;
 constexpr size_t kColdBytesMax = 4 << 20;
 // Of what is left of the budget, for another look.

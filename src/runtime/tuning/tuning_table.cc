@@ -37,6 +37,10 @@ double handicap(PlanKind plan, double gain) {
   return 1;
 }
 
+// No luck of either median makes such a lead, whatever the exact path is said to take of as few
+// bytes, which may have been disturbed itself.
+constexpr double kPlainGain = 1.5;
+
 // The time of a codec that was not measured is worked out from those of others, which says less of
 // short calls, where it is their noise that is continued.
 constexpr double kWorkedOutGain = 1.05;
@@ -44,7 +48,7 @@ constexpr double kWorkedOutGain = 1.05;
 // Tells a whole text from one that was cut off behind a line.
 constexpr std::string_view kLastLine = "end\n";
 // Ends the line of a time that is no median.
-constexpr std::string_view kOneCall = "once";
+constexpr std::string_view kRough = "once";
 
 std::tuple<std::string_view, PlanKind> way_key(const TuningWay& way) {
   return {way.codec, way.plan};
@@ -84,7 +88,7 @@ std::optional<TuningPoint> parse_point(std::string_view line) {
   if (!parse_number(take_word(line), point.bytes) || point.bytes == 0) return std::nullopt;
   if (!parse_number(take_word(line), point.seconds)) return std::nullopt;
   if (!std::isfinite(point.seconds) || point.seconds <= 0) return std::nullopt;
-  point.is_rough = line == kOneCall;
+  point.is_rough = line == kRough;
   if (!point.is_rough && !line.empty()) return std::nullopt;
   return point;
 }
@@ -103,7 +107,8 @@ double TuningTable::exact_seconds(size_t wire_bytes) const {
   double least = 0;
   for (size_t i = 1; i < points_.size(); ++i) {
     const TuningWay& way = points_[i].way;
-    if (way.codec != "exact" || points_[i - 1].way != way) continue;
+    const bool is_second = points_[i - 1].way == way && (i == 1 || points_[i - 2].way != way);
+    if (way.codec != "exact" || !is_second) continue;
     const auto predicted = seconds(way, wire_bytes);
     if (predicted && (least == 0 || *predicted < least)) least = *predicted;
   }
@@ -144,7 +149,9 @@ std::vector<TuningOption> TuningTable::rank(std::vector<TuningOption> options, s
   // What leads the exact way that would be taken goes before it.
   const double to_beat_s = lossy == options.begin() ? 0 : options.front().seconds / gain;
   const auto leads = [&](const TuningOption& option) {
-    return std::max(handicapped_s(option), option.least_s) < to_beat_s;
+    const double seconds = handicapped_s(option);
+    const bool is_plain = seconds * kPlainGain < to_beat_s;
+    return seconds < to_beat_s && (is_plain || option.least_s < to_beat_s);
   };
   const auto leading_end = std::partition(lossy, options.end(), leads);
   std::sort(lossy, leading_end, faster);
@@ -161,7 +168,7 @@ std::string TuningTable::to_text(std::string_view key) const {
     const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), point.seconds);
     text += std::string(point.way.codec) + ' ' + std::string(plan_kind_name(point.way.plan)) + ' ' +
             std::to_string(point.bytes) + ' ' + std::string(digits.data(), end.ptr);
-    if (point.is_rough) text.append(" ").append(kOneCall);
+    if (point.is_rough) text.append(" ").append(kRough);
     text += '\n';
   }
   return text.append(kLastLine);

@@ -19,7 +19,7 @@ struct TuningOption {
   TuningWay way;
   double seconds = 0;          // predicted
   bool is_worked_out = false;  // from the times of other codecs
-  double least_s = 0;          // what the exact path takes of as many bytes: no codec saves more
+  double least_s = 0;          // what the exact path is said to take of as many bytes
 };
 
 class TuningTable {
@@ -36,7 +36,8 @@ class TuningTable {
 
   // Every way that was measured for one of `codecs`, the fastest first, except that exact comes
   // before what is not clearly faster, since noise must not cost accuracy, nor would be if its
-  // bytes were all that it needs (least_s): where latency is all, none is. Other plans come before
+  // bytes were all that it needs (least_s), unless its lead is plain: where latency is all, noise
+  // makes none. Other plans come before
   // a ring that is not clearly faster, whose ranks wait for each other most often, and before what
   // only the cost model brought in that is not faster by more than 3 %. `exact_bytes` is
   // the array's size as it is, `float_bytes` as float32, which is what a lossy codec's cost

@@ -143,6 +143,20 @@ TEST(OpenPlans, BeyondWhatWasLookedAtOnceTheCostModelDecides) {
   }
 }
 
+// Where all plans were looked at, once each, they have been compared.
+TEST(OpenPlans, WhatWasLookedAtOnceByTwoPlansIsKnown) {
+  const auto wires = open_topology(kTwoSwitches).value();
+  constexpr TuningWay kInt8Ring{"int8/128", PlanKind::kBidirectionalRing};
+  const TuningTable table({{kExactDirect, 4 << 20, 320e-3, true},
+                           {kInt8Direct, 4 << 20, 80e-3, true},
+                           {kInt8Ring, 4 << 20, 90e-3, true}});
+  PathContext context = context_of_eight(table);
+  context.topology = wires.get();
+  CallOptions options;
+  options.codec = "int8/128";
+  EXPECT_EQ(choose_path(context, sum_of(1 << 20), options).value().plan, PlanKind::kTwoStep);
+}
+
 // The same where the rule of thumb's plan is the model's, too, and another one was quick while it
 // was measured, because links had rested.
 TEST(OpenPlans, FarBeyondWhatWasMeasuredTheRuleOfThumbDecidesWhereItIsTheModels) {

@@ -130,48 +130,74 @@ TEST(SliceSize, FollowsWhatCarriesTheGroupOrThePart) {
   EXPECT_EQ(carrier_of_ranks({2, 3}), GroupCarrier::kWires);
 }
 
-// 40 KiB at 250 Mbit/s and below; behind a long way or a quick one what the way holds.
 TEST(SliceSize, WhereFlowsShareAPortLittleIsUnderWay) {
   const auto flow_bytes = [](const char* name, double bytes_per_s, double latency_s,
-                             PlanKind plan = PlanKind::kTwoStep) {
-    return flow_bytes_max(make_topology(name, bytes_per_s, latency_s).value().get(), plan);
+                             PlanKind plan = PlanKind::kTwoStep,
+                             Collective collective = Collective::kAllReduce) {
+    return flow_bytes_max(make_topology(name, bytes_per_s, latency_s).value().get(), collective,
+                          plan);
   };
-  EXPECT_EQ(flow_bytes("star8", 31.25e6, 0), size_t{40} << 10);
-  EXPECT_EQ(flow_bytes("star8", 12.5e6, 20e-6), size_t{40} << 10);
-  EXPECT_NEAR(static_cast<double>(flow_bytes("star8", 125e6, 0)), 125e6 * 1.3e-3, 1);
-  EXPECT_NEAR(static_cast<double>(flow_bytes("star8", 250e6, 0)), 250e6 * 2.6e-3, 1);
-  // Two links of 10 ms each way: the round trip's 40 ms, twice.
-  EXPECT_GE(flow_bytes("star8", 31.25e6, 10e-3), static_cast<size_t>(31.25e6 * 80e-3));
-  for (const PlanKind plan : {PlanKind::kTree, PlanKind::kTorus, PlanKind::kBidirectionalRing}) {
-    EXPECT_EQ(flow_bytes("star8", 31.25e6, 0, plan), size_t{40} << 10);
+  constexpr double kLatency = 1e-6;
+  for (const double rate : {1e6, 12.5e6, 31.25e6}) {
+    EXPECT_EQ(flow_bytes("star8", rate, kLatency), size_t{40} << 10);
   }
-  EXPECT_EQ(flow_bytes("star8", 31.25e6, 0, PlanKind::kOneShot), SIZE_MAX);
-  EXPECT_EQ(flow_bytes("star8", 31.25e6, 0, PlanKind::kRing), SIZE_MAX) << "one flow a port";
-  EXPECT_EQ(flow_bytes("mesh8", 31.25e6, 0), SIZE_MAX) << "no switch";
-  EXPECT_EQ(flow_bytes("star8", kUnknownBytesPerSecond, 0), SIZE_MAX);
-  EXPECT_EQ(flow_bytes_max(nullptr, PlanKind::kTwoStep), SIZE_MAX);
+  // 1.3 ms and two round trips of four links' 1 us.
+  EXPECT_EQ(flow_bytes("star8", 125e6, kLatency), size_t{159} << 10);
+  EXPECT_EQ(flow_bytes("star8", 125e6, 250e-6), size_t{402} << 10);
+  EXPECT_EQ(flow_bytes("star8", 500e6, kLatency), kFlowUnlimited) << "cores are waited for";
+  EXPECT_EQ(flow_bytes("star8", 31.25e6, 10e-3), kFlowUnlimited) << "a way that holds 2.5 MB";
+  EXPECT_EQ(flow_bytes("star8", 31.25e6, 0), kFlowUnlimited) << "nobody described a latency";
+  EXPECT_EQ(flow_bytes("star8", kUnknownBytesPerSecond, kLatency), kFlowUnlimited);
+  EXPECT_EQ(flow_bytes("star2", 31.25e6, kLatency), kFlowUnlimited) << "one flow a port";
+  EXPECT_EQ(flow_bytes("mesh8", 31.25e6, kLatency), kFlowUnlimited) << "no switch";
+  for (const PlanKind plan : {PlanKind::kTree, PlanKind::kTorus, PlanKind::kBidirectionalRing}) {
+    EXPECT_EQ(flow_bytes("star8", 31.25e6, kLatency, plan), size_t{40} << 10);
+  }
+  for (const PlanKind plan : {PlanKind::kRing, PlanKind::kOneShot}) {
+    EXPECT_EQ(flow_bytes("star8", 31.25e6, kLatency, plan), kFlowUnlimited);
+  }
+  EXPECT_EQ(flow_bytes("star8", 31.25e6, kLatency, PlanKind::kTwoStep, Collective::kReduceScatter),
+            size_t{40} << 10);
+  EXPECT_EQ(flow_bytes("star8", 31.25e6, kLatency, PlanKind::kTwoStep, Collective::kAllGather),
+            kFlowUnlimited);
+  EXPECT_EQ(flow_bytes_max(nullptr, Collective::kAllReduce, PlanKind::kTwoStep), kFlowUnlimited);
 }
 
-TEST(SliceSize, BehindASwitchIsHalfOfWhatAFlowMayHaveUnderWay) {
+// A fast link between switches says nothing of the ports.
+TEST(SliceSize, OnlyPortsDecideWhatAFlowHasUnderWay) {
+  const auto topology = open_topology(R"({"rate": "250mbit", "latency_us": 1,
+      "hosts": ["a", "b", "c"], "switches": ["left", "right"],
+      "links": [{"between": ["a", "left"]}, {"between": ["b", "left"]},
+                {"between": ["left", "right"], "rate": "10gbit"}, {"between": ["right", "c"]}]})");
+  ASSERT_TRUE(topology.ok()) << topology.status().to_string();
+  EXPECT_EQ(flow_bytes_max(topology.value().get(), Collective::kAllReduce, PlanKind::kTwoStep),
+            size_t{40} << 10);
+}
+
+TEST(SliceSize, BehindASwitchIsHalfOfWhatAFlowMayHaveUnderWayOnAllRanks) {
   const Codec* codec = find_codec("int8/128", DataType::kFloat32, ReduceOp::kSum).value();
   const auto star = make_topology("star8", 31.25e6, 20e-6).value();
   PlanRequest request;
   request.size = 8;
   request.count = 16 << 20;
   request.topology = star.get();
-  for (const PlanKind plan : {PlanKind::kTwoStep, PlanKind::kTree, PlanKind::kRing}) {
+  for (const PlanKind plan : {PlanKind::kTwoStep, PlanKind::kTree, PlanKind::kHierarchical}) {
     request.kind = plan;
-    const auto compiled = compile_plan(request, *codec, 0, SliceLimits{}).value();
-    const size_t bytes = codec->wire_bytes(compiled->slice_values);
-    if (plan == PlanKind::kRing) {
-      EXPECT_GT(bytes, size_t{60} << 10);
-      EXPECT_GT(compiled->window, 8U);
-      continue;
+    for (int rank = 0; rank < 8; ++rank) {
+      const auto compiled = compile_plan(request, *codec, rank, SliceLimits{}).value();
+      const size_t bytes = codec->wire_bytes(compiled->slice_values);
+      EXPECT_LE(bytes, size_t{23} << 10);
+      EXPECT_GT(bytes, size_t{19} << 10);
+      EXPECT_EQ(compiled->window, 2U);
     }
-    EXPECT_LE(bytes, size_t{23} << 10);
-    EXPECT_GT(bytes, size_t{19} << 10);
-    EXPECT_EQ(compiled->window, 2U);
   }
+  request.kind = PlanKind::kRing;
+  const auto ring = compile_plan(request, *codec, 0, SliceLimits{}).value();
+  EXPECT_GT(codec->wire_bytes(ring->slice_values), size_t{60} << 10);
+  EXPECT_GT(ring->window, 8U);
+  SliceLimits huge;
+  huge.window_bytes = size_t{1} << 62;
+  EXPECT_GT(compile_plan(request, *codec, 0, huge).value()->window, 8U);
 }
 
 }  // namespace

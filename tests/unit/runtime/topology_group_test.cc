@@ -204,6 +204,48 @@ TEST(TopologyGroups, GoOnAfterAPlanThatDoesNotFit) {
   }
 }
 
+// With two slices of a flow under way, of whatever a format has beside its values: rows, scales of
+// all ranks, which go ahead of them, and pairs of contributions.
+TEST(TopologyGroups, BehindASwitchEveryPlanAndFormatComesThrough) {
+  ClusterOptions options;
+  options.kind = ClusterKind::kSim;
+  options.size = 4;
+  options.communicator.timeout_ms = 20'000;
+  options.communicator.topology =
+      describe_topology(*make_topology("star4", 31.25e6, 20e-6).value());
+  Cluster cluster(options);
+  constexpr size_t kCount = 384 * 1024;
+  int served = 0;
+  for (const char* codec : {"exact", "int8/128", "int8/128+rows:384", "sum8:tensor", "sum:exp",
+                            "lut2", "int4/128+sparse:0.5%"}) {
+    for (const PlanKind plan : {PlanKind::kTwoStep, PlanKind::kBidirectionalRing, PlanKind::kTree,
+                                PlanKind::kHalvingDoubling, PlanKind::kHierarchical}) {
+      std::vector<std::vector<float>> data(4, std::vector<float>(kCount));
+      for (size_t rank = 0; rank < 4; ++rank) {
+        for (size_t i = 0; i < kCount; ++i) {
+          data[rank][i] = static_cast<float>((i * 37 + rank * 101) % 201) / 100 - 1;
+        }
+      }
+      CallOptions call;
+      call.codec = codec;
+      call.plan = plan;
+      const auto statuses = cluster.run([&](int rank, Communicator& communicator) {
+        auto& values = data[static_cast<size_t>(rank)];
+        return communicator.start_all_reduce(values.data(), values.data(), kCount,
+                                             DataType::kFloat32, ReduceOp::kSum, call);
+      });
+      if (statuses[0].code() == StatusCode::kUnsupported) continue;
+      ++served;
+      for (size_t rank = 0; rank < 4; ++rank) {
+        ASSERT_TRUE(statuses[rank].ok())
+            << codec << ' ' << plan_kind_name(plan) << ' ' << statuses[rank].to_string();
+        EXPECT_EQ(data[rank], data[0]) << codec << ' ' << plan_kind_name(plan);
+      }
+    }
+  }
+  EXPECT_GE(served, 25) << "some formats refuse some plans";
+}
+
 // Two_step would fill the link between the switches for twice as long: every rank asks the cost
 // model, takes the same other plan, and is no more wrong than error_bound says of an open plan.
 TEST(TopologyGroups, OnDescribedLinksCallsTakeThePlanOfTheCostModel) {

@@ -149,8 +149,8 @@ TEST(Tuner, TellsWhatBytesCostBehindALongLatency) {
                              machine.seconds_of(options, 64 << 20);
         // There is time for 256 KiB at most.
         const bool is_hidden = ns_per_byte * 1e-9 * (256 << 10) < 0.25 * latency_s;
-        EXPECT_NEAR(ratio, 1, is_hidden ? 1.01 : 0.01)
-            << codec << ", " << latency_s << " s, " << ns_per_byte << " ns per byte";
+        EXPECT_GT(ratio, is_hidden ? 0.4 : 0.99) << codec << ' ' << latency_s << ' ' << ns_per_byte;
+        EXPECT_LT(ratio, is_hidden ? 2.1 : 1.01) << codec << ' ' << latency_s << ' ' << ns_per_byte;
       }
     }
   }

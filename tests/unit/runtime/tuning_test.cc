@@ -118,6 +118,19 @@ TEST(TuningTable, RanksExactFirstWhereFewerBytesSaveNothing) {
   EXPECT_EQ(first(65'536), kInt8Direct);
 }
 
+// The exact path was disturbed at 256 KiB and so, made monotone, at 1 MiB; int8 leads all the same.
+TEST(TuningTable, APlainLeadNeedsNoLatency) {
+  const auto first = [](double int8_s) {
+    const TuningTable table({{kExactDirect, 256 << 10, 0.97e-3},
+                             {kExactDirect, 1 << 20, 0.97e-3},
+                             {kInt8Direct, 256 << 10, 0.2e-3},
+                             {kInt8Direct, 1 << 20, int8_s}});
+    return table.rank_ways(1 << 20, 1 << 20, {"exact", "int8/128"}).front().way;
+  };
+  EXPECT_EQ(first(0.6e-3), kInt8Direct);
+  EXPECT_EQ(first(0.8e-3), kExactDirect);
+}
+
 TEST(TuningTable, TextRoundTripsAndForeignOrDamagedTextIsIgnored) {
   const TuningTable table = sample_table();
   const std::string text = table.to_text("this host");
