@@ -88,7 +88,7 @@ Result<double> core_distance_ns(int first_cpu, int second_cpu) {
   {
     std::array<ServiceThread, 2> threads;
     for (size_t i = 0; i < threads.size(); ++i) {
-      if (Status started = threads[i].start(play, &players[i]); !started.ok()) {
+      if (Status started = threads[i].start(play, &players[i], "tersum-probe"); !started.ok()) {
         court.given_up.store(true, std::memory_order_relaxed);
         return started;
       }

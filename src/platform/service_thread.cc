@@ -7,10 +7,13 @@
 
 namespace tersum {
 
-Status ServiceThread::start(Body body, void* context) {
+void name_this_thread(const char* name) { pthread_setname_np(pthread_self(), name); }
+
+Status ServiceThread::start(Body body, void* context, const char* name) {
   TERSUM_CHECK(!started_);
   body_ = body;
   context_ = context;
+  name_ = name;
   // A thread inherits its maker's mask: with all signals blocked, Python's handlers and a program's
   // sigwait loops never find this thread.
   sigset_t all;
@@ -34,6 +37,7 @@ void ServiceThread::join() {
 
 void* ServiceThread::run(void* self) {
   const auto* thread = static_cast<ServiceThread*>(self);
+  name_this_thread(thread->name_);
   thread->body_(thread->context_);
   return nullptr;
 }

@@ -181,8 +181,8 @@ void Progress::rouse_thread() {
     const std::lock_guard lock(mutex_);
     if (!thread_started_) {
       // Without a thread the call still advances whenever a caller waits.
-      thread_started_ =
-          thread_.start([](void* self) { static_cast<Progress*>(self)->thread_main(); }, this).ok();
+      const auto body = [](void* self) { static_cast<Progress*>(self)->thread_main(); };
+      thread_started_ = thread_.start(body, this, "tersum-progress").ok();
     }
   }
   async_work_.notify_one();

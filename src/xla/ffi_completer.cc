@@ -2,6 +2,8 @@
 
 #include <thread>
 
+#include "runtime/thread_name.h"
+
 namespace tersum::xla_ffi {
 
 Completer& Completer::instance() {
@@ -31,6 +33,7 @@ size_t Completer::thread_count() const {
 }
 
 void Completer::work() {
+  name_thread("tersum-xla");
   std::unique_lock lock(mutex_);
   while (true) {
     wake_.wait(lock, [this] { return !tasks_.empty(); });

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "runtime/thread_name.h"
 
 namespace tersum::xla_ffi {
 namespace {
@@ -71,7 +72,10 @@ void WorldGate::with_world(std::span<const int64_t> group, Waiter waiter) {
   if (era->running) return;
   era->running = true;
   ++bootstraps_running_;
-  std::thread([this, era] { bootstrap(era); }).detach();
+  std::thread([this, era] {
+    name_thread("tersum-meet");
+    bootstrap(era);
+  }).detach();
 }
 
 void WorldGate::bootstrap(const std::shared_ptr<Era>& era) {

@@ -36,7 +36,7 @@ Result<std::unique_ptr<StoreServer>> StoreServer::start(const SocketAddress& add
   if (!stop.ok()) return stop.status();
   server->stop_ = std::move(stop).value();
   const auto run = [](void* self) { static_cast<StoreServer*>(self)->run(); };
-  TERSUM_RETURN_IF_ERROR(server->thread_.start(run, server.get()));
+  TERSUM_RETURN_IF_ERROR(server->thread_.start(run, server.get(), "tersum-store"));
   return server;
 }
 

@@ -1,10 +1,14 @@
 """Installs and uninstalls tersum many times around sums that travel; prints what it left behind:
-``before: THREADS DESCRIPTORS`` and ``after: …``."""
+``before: THREADS DESCRIPTORS POOL`` and ``after: …``. The pool, on whose threads XLA goes on after
+a collective, stays with the process and is counted apart: how many of them were ever busy at once
+is a matter of chance."""
 
 from __future__ import annotations
 
 import os
 import time
+from collections import Counter
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -18,11 +22,24 @@ import tersum.jax
 WARM_UPS, ROUNDS = 4, 20
 
 
-def counted() -> tuple[int, int]:
-    return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+def thread_name(task: Path) -> str:
+    try:
+        return (task / "comm").read_text().strip()
+    except OSError:
+        return "gone"  # it ended after it was listed
 
 
-def settled(wanted: tuple[int, int]) -> tuple[int, int]:
+def threads_by_name() -> Counter[str]:
+    return Counter(thread_name(task) for task in Path("/proc/self/task").iterdir())
+
+
+def counted() -> tuple[int, int, int]:
+    names = threads_by_name()
+    pool = names.pop("tersum-xla", 0)
+    return names.total(), len(os.listdir("/proc/self/fd")), pool
+
+
+def settled(wanted: tuple[int, int, int]) -> tuple[int, int, int]:
     """What there is once it is no more than ``wanted``, or after ten seconds."""
     until = time.monotonic() + 10
     while time.monotonic() < until:
@@ -59,9 +76,11 @@ def main() -> None:
     time.sleep(1)
     before = counted()
     print("before:", *before, flush=True)
+    print(sorted(threads_by_name().items()))
     for number in range(WARM_UPS, WARM_UPS + ROUNDS):
         sum_once(number)
     print("after:", *settled(before), flush=True)
+    print(sorted(threads_by_name().items()))
 
 
 main()
