@@ -65,19 +65,35 @@ std::pair<nb::object, std::string> view_of(const Array& array) {
   return {nb::cast(view, nb::rv_policy::reference), name};
 }
 
+// DLPack's kinds of memory that a CPU reads and writes like any other: its own, and what CUDA or
+// ROCm have page-locked for copies to a GPU.
+bool is_host_memory(int device_type) {
+  constexpr int kCudaHost = 3;
+  constexpr int kRocmHost = 11;
+  return device_type == nb::device::cpu::value || device_type == kCudaHost ||
+         device_type == kRocmHost;
+}
+
+template <typename Array>
+std::pair<nb::object, std::string> view_capsule(const nb::object& capsule) {
+  const Array array = nb::cast<Array>(capsule);
+  if (!is_host_memory(array.device_type())) throw nb::type_error("is not in CPU memory");
+  return view_of(array);
+}
+
 }  // namespace
 
 void bind_arrays(nb::module_& module) {
   module.def(
       "view_dlpack",
       [](nb::object capsule, bool writable) {
-        if (writable) return view_of(nb::cast<nb::ndarray<nb::device::cpu>>(capsule));
-        return view_of(nb::cast<nb::ndarray<nb::ro, nb::device::cpu>>(capsule));
+        return writable ? view_capsule<nb::ndarray<>>(capsule)
+                        : view_capsule<nb::ndarray<nb::ro>>(capsule);
       },
       nb::arg("capsule"), nb::arg("writable"),
-      "A NumPy view of a DLPack capsule in CPU memory, and the name of its element type; bfloat16 "
-      "is "
-      "viewed as uint16. TypeError when `writable` and the memory is not.");
+      "A NumPy view of a DLPack capsule in CPU memory, page-locked or not, and the name of its "
+      "element type; bfloat16 is viewed as uint16. TypeError when `writable` and the memory is "
+      "not.");
 }
 
 }  // namespace tersum::python

@@ -20,7 +20,8 @@ from tersum.errors import InvalidArgumentError, UnsupportedError
 #: Element types of collectives, by NumPy's names.
 DTYPES = ("float32", "bfloat16", "float16", "float64", "int32", "int64", "uint8")
 
-_DLPACK_CPU = 1
+# Memory of the CPU: its own, and what CUDA or ROCm have page-locked, as torch's pinned tensors.
+_DLPACK_HOST = (1, 3, 11)
 _DLPACK_DEVICES = {
     2: "CUDA",
     7: "Vulkan",
@@ -67,7 +68,8 @@ def new_output(source: Source, shape: tuple[int, ...]) -> Target:
     original = source.original
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(original, torch.Tensor):
-        tensor = torch.empty(shape, dtype=original.dtype)
+        # The device is named: a program may have made a GPU the one that torch takes by default.
+        tensor = torch.empty(shape, dtype=original.dtype, device="cpu")
         return Target(_view(tensor, "out", writable=True)[0], shape, lambda: tensor)
     array = _numpy_empty(source, shape)
     data = array.view(np.uint16) if source.dtype == "bfloat16" else array
@@ -198,7 +200,7 @@ def _view_numpy(x: Buffer, name: str, *, writable: bool) -> tuple[Buffer, str]:
 def _view_dlpack(x: Any, name: str, *, writable: bool) -> tuple[Buffer, str]:
     try:
         kind, index = x.__dlpack_device__()
-        if int(kind) != _DLPACK_CPU:
+        if int(kind) not in _DLPACK_HOST:
             device = _DLPACK_DEVICES.get(int(kind), f"DLPack device type {int(kind)}")
             raise UnsupportedError(
                 f"{name} is in the memory of a device ({device} {index}); these collectives work "

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ctypes
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,14 @@ def test_bfloat16_of_ml_dtypes(run_group: Any) -> None:
         np.testing.assert_array_equal(result.astype(np.float32), 2 * np.arange(64))
 
 
+def set_device_type(capsule: object, device_type: int) -> None:
+    """Of the DLTensor in an unversioned capsule: a pointer, then the device's type."""
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    address = pointer(capsule, b"dltensor") + ctypes.sizeof(ctypes.c_void_p)
+    ctypes.c_int32.from_address(address).value = device_type
+
+
 class TestTorch:
     torch = pytest.importorskip("torch", reason="torch is not installed")
 
@@ -169,9 +178,69 @@ class TestTorch:
         with pytest.raises(tersum.UnsupportedError, match=r"CUDA 3.*x\.cpu\(\)"):
             alone.all_reduce(OnGpu())
 
+    def test_result_is_in_cpu_memory_whatever_torch_makes_by_default(
+        self, alone: tersum.Communicator
+    ) -> None:
+        torch = self.torch
+        x = torch.ones(3)
+        torch.set_default_device("meta")
+        try:
+            result = alone.all_reduce(x, codec="exact")
+        finally:
+            torch.set_default_device(None)
+        assert torch.equal(result, x)
+
+    @pytest.mark.parametrize("kind", [3, 11])
+    @pytest.mark.parametrize("of_capsule", [1, None])
+    def test_page_locked_tensors_serve_as_they_are(
+        self, run_group: Any, kind: int, of_capsule: int | None
+    ) -> None:
+        """torch says CPU in the capsule of a pinned tensor, and CUDA's host memory beside it."""
+        torch = self.torch
+
+        class PageLocked:
+            def __init__(self, tensor: Any) -> None:
+                self.tensor = tensor
+
+            def __dlpack_device__(self) -> tuple[int, int]:
+                return kind, 0
+
+            def __dlpack__(self, **_: Any) -> object:
+                capsule = self.tensor.__dlpack__()
+                set_device_type(capsule, of_capsule or kind)
+                return capsule
+
+        def body(group: tersum.Communicator) -> Any:
+            x = torch.arange(1000.0) + group.rank
+            out = torch.zeros(1000)
+            group.all_reduce(PageLocked(x), codec="exact", out=PageLocked(out))
+            return out
+
+        for result in run_group(2, body):
+            assert torch.equal(result, 2 * torch.arange(1000.0) + 1)
+
+    def test_capsules_of_gpu_memory_are_not_read(self, alone: tersum.Communicator) -> None:
+        class Liar:
+            def __dlpack_device__(self) -> tuple[int, int]:
+                return 1, 0
+
+            def __dlpack__(self, **_: Any) -> object:
+                capsule = TestTorch.torch.zeros(3).__dlpack__()
+                set_device_type(capsule, 2)
+                return capsule
+
+        with pytest.raises(tersum.InvalidArgumentError, match="not in CPU memory"):
+            alone.all_reduce(Liar())
+
 
 class TestJax:
     jax = pytest.importorskip("jax", reason="jax is not installed")
+
+    @pytest.fixture(autouse=True)
+    def on_cpu(self) -> Iterator[None]:
+        """Also where jax takes a GPU by default."""
+        with self.jax.default_device(self.jax.devices("cpu")[0]):
+            yield
 
     @pytest.mark.parametrize("name", ["float32", "bfloat16", "float16", "int32"])
     def test_array_in_array_out(self, run_group: Any, name: str) -> None:
