@@ -95,11 +95,21 @@ class CommunicatorImpl {
     std::shared_ptr<const TakenPath> path;  // what options.codec views; null: the caller's text
     Settling settling;                      // null: samples do not let it flatten
     bool teaches = false;                   // its sum, the site's channels
+
+    void take(std::shared_ptr<const TakenPath> taken) {
+      path = std::move(taken);
+      options.codec = path->codec;
+      options.plan = path->plan;
+    }
   };
   // Tunes the group first where that is needed. `tensors`: of a coalesced call; `arguments` are
   // those of one of its buckets.
   Result<Settled> settle(const CallArguments& arguments, const CallOptions& call_options,
                          std::span<const TensorRef> tensors = {});
+  // What such a call took before, where nothing is to be tuned, sampled or learned first and no
+  // other call is sampling; null otherwise. Does not wait for others.
+  std::shared_ptr<const TakenPath> known_path(const CallArguments& arguments,
+                                              const CallOptions& call_options);
   [[nodiscard]] Settling begin_settling();
   // The engine looks at what sites know. With choice_mutex_ held. kInvalidArgument: a call is in
   // flight that learns, or that is settled by what is known.

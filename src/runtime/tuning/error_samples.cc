@@ -146,7 +146,10 @@ ErrorSamples::Site& ErrorSamples::take(const CallArguments& arguments, const Cal
 
 bool ErrorSamples::is_due(const CallArguments& arguments, const CallOptions& options, size_t count,
                           uint64_t call) const {
-  const Site* const site = find(arguments, options);
+  return is_site_due(find(arguments, options), count, call);
+}
+
+bool ErrorSamples::is_site_due(const Site* site, size_t count, uint64_t call) const {
   if (site == nullptr ? sites_.size() < kSitesKept : site->taken < 2) return true;
   return mix_bits(call) % calls_per_sample(count) == 0;
 }
@@ -310,16 +313,28 @@ std::optional<SampledCodecs> ErrorSamples::within(const CallArguments& arguments
 std::optional<uint32_t> ErrorSamples::within_bits(const CallArguments& arguments,
                                                   const CallOptions& options,
                                                   double rel_error) const {
-  static_assert(AutoCodecs::kMost <= 32);
   const Site* const site = find(arguments, options);
   if (site == nullptr || site->samples == 0) return std::nullopt;
-  if (site->asked_rel_error == rel_error) return site->asked_bits;
+  return bits_within(*site, rel_error);
+}
+
+std::optional<uint32_t> ErrorSamples::known_bits(const CallArguments& arguments,
+                                                 const CallOptions& options, size_t count,
+                                                 uint64_t call) const {
+  const Site* const site = find(arguments, options);
+  if (site == nullptr || site->samples == 0 || is_site_due(site, count, call)) return std::nullopt;
+  return bits_within(*site, options.max_rel_error);
+}
+
+uint32_t ErrorSamples::bits_within(const Site& site, double rel_error) {
+  static_assert(AutoCodecs::kMost <= 32);
+  if (site.asked_rel_error == rel_error) return site.asked_bits;
   uint32_t bits = 0;
-  for (size_t i = 0; i < site->codecs->codecs.size(); ++i) {
-    if (error_within(*site, i, rel_error) >= 0) bits |= uint32_t{1} << i;
+  for (size_t i = 0; i < site.codecs->codecs.size(); ++i) {
+    if (error_within(site, i, rel_error) >= 0) bits |= uint32_t{1} << i;
   }
-  site->asked_rel_error = rel_error;
-  site->asked_bits = bits;
+  site.asked_rel_error = rel_error;
+  site.asked_bits = bits;
   return bits;
 }
 

@@ -125,6 +125,11 @@ class ErrorSamples {
                                                     const CallOptions& options,
                                                     double rel_error) const;
 
+  // The same within options.max_rel_error, where a sample has shown it and the call is not due.
+  [[nodiscard]] std::optional<uint32_t> known_bits(const CallArguments& arguments,
+                                                   const CallOptions& options, size_t count,
+                                                   uint64_t call) const;
+
  private:
   struct Site {
     Collective collective = Collective::kAllReduce;
@@ -142,13 +147,15 @@ class ErrorSamples {
     bool has_judged_channels = false;
     // Of the last samples, by codec of `codecs`; NaN: the sample did not show it.
     std::array<std::vector<double>, kRecent> errors = {};
-    // What within_bits() said last, for calls that come again before the site learns; below 0:
+    // What bits_within() said last, for calls that come again before the site learns; below 0:
     // nothing.
     mutable double asked_rel_error = -1;
     mutable uint32_t asked_bits = 0;
   };
   // Negative: no recent sample showed it, or it was above `rel_error` in one.
   [[nodiscard]] static double error_within(const Site& site, size_t codec, double rel_error);
+  [[nodiscard]] static uint32_t bits_within(const Site& site, double rel_error);
+  [[nodiscard]] bool is_site_due(const Site* site, size_t count, uint64_t call) const;
   [[nodiscard]] const Site* find(const CallArguments& arguments, const CallOptions& options) const;
   Site& take(const CallArguments& arguments, const CallOptions& options);
 

@@ -163,6 +163,32 @@ TEST(ErrorSamples, BringWhatCodingCostsOnAverage) {
   }
 }
 
+TEST(ErrorSamples, WhatIsKnownIsSaidOfCallsThatAreNotDue) {
+  std::vector<ErrorSamples> ranks(1);
+  const ErrorSamples& samples = ranks.front();
+  const auto contributions = bell_shaped(kSeed);
+  const CallArguments arguments = sum_of(contributions[0]);
+  const CallOptions options = within(1e-2);
+  for (uint64_t sample = 0; sample < 2; ++sample) {
+    EXPECT_FALSE(samples.known_bits(arguments, options, kCount, 1000).has_value());
+    measure(ranks, contributions, options, sample);
+  }
+  int due = 0, known = 0;
+  for (uint64_t call = 2; call < 2000; ++call) {
+    const auto bits = samples.known_bits(arguments, options, kCount, call);
+    if (samples.is_due(arguments, options, kCount, call)) {
+      ++due;
+      EXPECT_FALSE(bits.has_value()) << call;
+    } else {
+      ++known;
+      EXPECT_EQ(bits, samples.within_bits(arguments, options, 1e-2)) << call;
+    }
+  }
+  EXPECT_GT(due, 0);
+  EXPECT_GT(known, 1000);
+  EXPECT_FALSE(samples.known_bits(arguments, within(1e-2, "elsewhere"), kCount, 1000).has_value());
+}
+
 // What is asked again is remembered, until the site learns or forgets.
 TEST(ErrorSamples, TheSetIsAsOfTheLastSample) {
   std::vector<ErrorSamples> ranks(1);
