@@ -1,7 +1,7 @@
 """Enforces the rules of the house: ``check_tree.py ROOT`` exits with 1 if any is broken.
 
 Layers (who includes whom), sizes (files, functions, lines), unique file names, banned calls and
-texts. Warnings are printed and do not fail.
+texts, links between pages. Warnings are printed and do not fail.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tidy_bans import check_calls, check_python_prints, check_texts
 from tidy_layers import check_header_openings, check_layers, check_python_imports
+from tidy_links import check_links
 from tidy_sizes import (
     check_file_sizes,
     check_function_sizes,
@@ -31,6 +32,7 @@ RULES: tuple[Callable[[Tree], Iterator[Finding]], ...] = (
     check_calls,
     check_texts,
     check_python_prints,
+    check_links,
 )
 
 

@@ -161,6 +161,13 @@ class CheckTree(unittest.TestCase):
         self.expect_caught("machine-path", "scripts/a.sh", "cd /work/x\n")
         self.expect_caught("registry", "scripts/a.sh", "pip --index-url x\n")
 
+    def test_links_lead_somewhere(self) -> None:
+        page = "# One: `all`, or 2?\n[a](#one-all-or-2) [b](b.md#there) [c](../CMakeLists.txt)\n"
+        other = "## There\n[n](https://example.org/x.md#y) [a](a.md)\n"
+        self.assertEqual(findings(GOOD_TREE | {"docs/a.md": page, "docs/b.md": other}), [])
+        self.expect_caught("links", "docs/a.md", "[gone](b.md)\n")
+        self.expect_caught("links", "docs/a.md", "# Here\n[x](#there) [y](a.md#nowhere)\n", 2)
+
     def test_the_python_package_does_not_print(self) -> None:
         self.expect_caught("printing", "python/tersum/a.py", 'print("x")\n')
 
