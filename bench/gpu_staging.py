@@ -53,7 +53,7 @@ def check_sums(group: tersum.Communicator, ways: list[Way], codec: str, count: i
     plain, pinned, gloo = (float((s.cpu() - exact).norm() / exact.norm()) for s in sums)
     if not torch.equal(sums[0], sums[1]):
         sys.exit(f"error: {codec}: page-locked memory changed the sum's bits")
-    if plain > (1e-6 if codec == "exact" else 0.2) or gloo > 1e-6:
+    if not (plain <= (1e-6 if codec == "exact" else 0.2) and gloo <= 1e-6):
         sys.exit(f"error: {codec}: a sum was wrong by {plain:.2e}, Gloo's by {gloo:.2e}")
     return pinned
 

@@ -135,14 +135,16 @@ function(tersum_precompile_test_headers name)
       <gtest/gtest.h> <algorithm> <chrono> <functional> <random> <string> <thread> <vector>)
   endif()
   # With a precompiled header GCC 12 no longer sees that such a warning is the standard library's.
-  target_compile_options(${name} PRIVATE -fpch-preprocess -Wno-array-bounds
-                         -Wno-stringop-overflow -Wno-restrict)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${name} PRIVATE -fpch-preprocess -Wno-array-bounds
+                           -Wno-stringop-overflow -Wno-restrict)
+  endif()
   target_precompile_headers(${name} REUSE_FROM tersum_test_headers)
 endfunction()
 
 # A GoogleTest program, run as one ctest test per shard (a process per test case would cost more
 # than the cases). LABELS: quick (seconds; runs under ASan too), threads (has several that
-# run at once, as a simulation has not; if quick it runs under TSan), per_isa, sim, net, e2e.
+# run at once; if quick it runs under TSan), per_isa, sim, net, e2e.
 # A program without a single test fails. SERIAL: nothing else runs beside it (it measures time).
 function(tersum_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "NO_MAIN;SERIAL" "TIMEOUT;SHARDS" "SOURCES;DEPS;LABELS")

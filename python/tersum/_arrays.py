@@ -217,7 +217,9 @@ def _view_dlpack(x: Any, name: str, *, writable: bool) -> tuple[Buffer, str]:
         ) from error
     try:
         view, dtype = _core.view_dlpack(capsule, writable)
-    except (TypeError, RuntimeError) as error:
+    except TypeError as error:
+        raise InvalidArgumentError(f"{name} ({type(x).__name__}) {error}") from None
+    except RuntimeError as error:
         what = "is read-only: pass one that can be written" if writable else f"is unusable: {error}"
         raise InvalidArgumentError(f"{name} ({type(x).__name__}) {what}") from None
     if dtype.startswith("dlpack"):  # one of DLPack's own; the producer has a better name for it

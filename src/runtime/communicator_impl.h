@@ -106,10 +106,10 @@ class CommunicatorImpl {
   // those of one of its buckets.
   Result<Settled> settle(const CallArguments& arguments, const CallOptions& call_options,
                          std::span<const TensorRef> tensors = {});
-  // What such a call took before, where nothing is to be tuned, sampled or learned first and no
-  // other call is sampling; null otherwise. Does not wait for others.
-  std::shared_ptr<const TakenPath> known_path(const CallArguments& arguments,
-                                              const CallOptions& call_options);
+  // A call that leaves nothing open, or takes what such a call took before, where nothing is to be
+  // tuned, sampled or learned first; nullopt otherwise. Waits for no other call's sample.
+  std::optional<Settled> settle_at_once(const CallArguments& arguments,
+                                        const CallOptions& call_options);
   [[nodiscard]] Settling begin_settling();
   // The engine looks at what sites know. With choice_mutex_ held. kInvalidArgument: a call is in
   // flight that learns, or that is settled by what is known.

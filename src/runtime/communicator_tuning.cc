@@ -64,15 +64,11 @@ Result<CommunicatorImpl::Settled> CommunicatorImpl::settle(const CallArguments& 
                                                            const CallOptions& call_options,
                                                            std::span<const TensorRef> tensors) {
   TERSUM_RETURN_IF_ERROR(check_auto(call_options));
+  if (auto settled = settle_at_once(arguments, call_options)) return {*std::move(settled)};
   Settled settled{call_options, nullptr, nullptr, false};
-  if (auto known = known_path(arguments, call_options)) {
-    settled.take(std::move(known));
-    return {std::move(settled)};
-  }
   PathContext context{member_->size(), member_->topology.get(), nullptr, &rules_, {}};
   {
     const std::lock_guard lock(choice_mutex_);
-    if (!leaves_open(call_options)) return {std::move(settled)};
     context.table = table_.get();
   }
   if (needs_tuning(context, arguments, call_options)) TERSUM_RETURN_IF_ERROR(tune_once());
@@ -88,29 +84,32 @@ Result<CommunicatorImpl::Settled> CommunicatorImpl::settle(const CallArguments& 
 
 // Of a training loop's calls nearly all. Where short calls of several ranks take turns on a core,
 // each rank's way through settle() is in the time of all.
-std::shared_ptr<const TakenPath> CommunicatorImpl::known_path(const CallArguments& arguments,
-                                                              const CallOptions& call_options) {
+std::optional<CommunicatorImpl::Settled> CommunicatorImpl::settle_at_once(
+    const CallArguments& arguments, const CallOptions& call_options) {
   const PathContext context{member_->size(), member_->topology.get(), nullptr, &rules_, {}};
   const bool samples = wants_samples(context, arguments, call_options);
   std::unique_lock one_at_a_time(sampling_mutex_, std::defer_lock);
   uint64_t call = 0;
   if (samples) {
-    if (arguments.tensors != 0 || shows_channels(arguments, call_options)) return nullptr;
-    if (!one_at_a_time.try_lock()) return nullptr;
+    if (arguments.tensors != 0 || shows_channels(arguments, call_options)) return std::nullopt;
+    if (!one_at_a_time.try_lock()) return std::nullopt;
     const std::lock_guard lock(member_->mutex);
     call = member_->next_call;
   }
+  Settled settled{call_options, nullptr, nullptr, false};
   const std::lock_guard lock(choice_mutex_);
-  if (!leaves_open(call_options) || (is_auto(call_options.codec) && table_ == nullptr)) {
-    return nullptr;
-  }
+  if (!leaves_open(call_options)) return settled;
+  if (is_auto(call_options.codec) && table_ == nullptr) return std::nullopt;
   std::optional<uint32_t> sampled;
   if (samples) {
     const size_t count = whole_count(context, arguments);
     sampled = samples_.known_bits(arguments, call_options, count, call);
-    if (!sampled) return nullptr;
+    if (!sampled) return std::nullopt;
   }
-  return choices_.find(choice_key(arguments, call_options, sampled));
+  auto known = choices_.find(choice_key(arguments, call_options, sampled));
+  if (known == nullptr) return std::nullopt;
+  settled.take(std::move(known));
+  return settled;
 }
 
 CommunicatorImpl::Settling CommunicatorImpl::begin_settling() {

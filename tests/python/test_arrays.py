@@ -219,7 +219,10 @@ class TestTorch:
         for result in run_group(2, body):
             assert torch.equal(result, 2 * torch.arange(1000.0) + 1)
 
-    def test_capsules_of_gpu_memory_are_not_read(self, alone: tersum.Communicator) -> None:
+    @pytest.mark.parametrize("as_out", [False, True])
+    def test_capsules_of_gpu_memory_are_not_read(
+        self, alone: tersum.Communicator, as_out: bool
+    ) -> None:
         class Liar:
             def __dlpack_device__(self) -> tuple[int, int]:
                 return 1, 0
@@ -230,7 +233,10 @@ class TestTorch:
                 return capsule
 
         with pytest.raises(tersum.InvalidArgumentError, match="not in CPU memory"):
-            alone.all_reduce(Liar())
+            if as_out:
+                alone.all_reduce(np.zeros(3, np.float32), out=Liar())
+            else:
+                alone.all_reduce(Liar())
 
 
 class TestJax:
