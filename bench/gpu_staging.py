@@ -82,8 +82,8 @@ def ways_of(group: tersum.Communicator, codec: str, count: int) -> list[Way]:
 
 def measure(rank: int, folder: str, given: argparse.Namespace) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/gloo", rank=rank, world_size=2)
-    options = {"transport": given.transport}
-    with tersum.Communicator(rank, 2, store=f"file://{folder}/tersum", **options) as group:
+    store = f"file://{folder}/tersum"
+    with tersum.Communicator(rank, 2, store=store, transport=given.transport) as group:
         for mib in given.mib.split(","):
             for codec in given.codecs.split(","):
                 count = int(mib) * 2**18

@@ -108,7 +108,8 @@ class CommunicatorImpl {
                          std::span<const TensorRef> tensors = {});
   // A call that leaves nothing open, or takes what such a call took before, where nothing is to be
   // tuned, sampled or learned first; nullopt otherwise. Waits for no other call's sample.
-  std::optional<Settled> settle_at_once(const CallArguments& arguments,
+  // `context` needs no table.
+  std::optional<Settled> settle_at_once(const PathContext& context, const CallArguments& arguments,
                                         const CallOptions& call_options);
   [[nodiscard]] Settling begin_settling();
   // The engine looks at what sites know. With choice_mutex_ held. kInvalidArgument: a call is in

@@ -64,9 +64,9 @@ Result<CommunicatorImpl::Settled> CommunicatorImpl::settle(const CallArguments& 
                                                            const CallOptions& call_options,
                                                            std::span<const TensorRef> tensors) {
   TERSUM_RETURN_IF_ERROR(check_auto(call_options));
-  if (auto settled = settle_at_once(arguments, call_options)) return {*std::move(settled)};
-  Settled settled{call_options, nullptr, nullptr, false};
   PathContext context{member_->size(), member_->topology.get(), nullptr, &rules_, {}};
+  if (auto settled = settle_at_once(context, arguments, call_options)) return {*std::move(settled)};
+  Settled settled{call_options, nullptr, nullptr, false};
   {
     const std::lock_guard lock(choice_mutex_);
     context.table = table_.get();
@@ -85,8 +85,7 @@ Result<CommunicatorImpl::Settled> CommunicatorImpl::settle(const CallArguments& 
 // Of a training loop's calls nearly all. Where short calls of several ranks take turns on a core,
 // each rank's way through settle() is in the time of all.
 std::optional<CommunicatorImpl::Settled> CommunicatorImpl::settle_at_once(
-    const CallArguments& arguments, const CallOptions& call_options) {
-  const PathContext context{member_->size(), member_->topology.get(), nullptr, &rules_, {}};
+    const PathContext& context, const CallArguments& arguments, const CallOptions& call_options) {
   const bool samples = wants_samples(context, arguments, call_options);
   std::unique_lock one_at_a_time(sampling_mutex_, std::defer_lock);
   uint64_t call = 0;

@@ -48,6 +48,13 @@ def run_group() -> Callable[..., list[Any]]:
     return run
 
 
+@pytest.fixture
+def alone() -> Iterator[tersum.Communicator]:
+    """A group of one: arrays in and out without a network."""
+    with tersum.Communicator(0, 1) as group:
+        yield group
+
+
 class Ranks:
     """Processes that run one script, where ``rank``, ``size`` and ``store`` are defined."""
 

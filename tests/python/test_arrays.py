@@ -14,13 +14,6 @@ import pytest
 import tersum
 
 
-@pytest.fixture
-def alone() -> Any:
-    """A group of one: arrays in and out without a network."""
-    with tersum.Communicator(0, 1) as group:
-        yield group
-
-
 def test_new_array_unless_out_is_given(alone: tersum.Communicator) -> None:
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     result = alone.all_reduce(x, codec="exact")

@@ -16,12 +16,6 @@ if not torch.cuda.is_available():
 
 
 @pytest.fixture
-def alone() -> Iterator[tersum.Communicator]:
-    with tersum.Communicator(0, 1) as group:
-        yield group
-
-
-@pytest.fixture
 def gpu_by_default() -> Iterator[None]:
     torch.set_default_device("cuda")
     yield
