@@ -8,6 +8,7 @@
 //   entries (1), then the rest
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -61,12 +62,19 @@ void fuzz_shelf(const Bytes& packed, const auto& unpack, const auto& pack) {
 
 void fuzz_table(std::string_view text) {
   constexpr std::string_view kKey = "k";
+  constexpr size_t kMostBytes = PTRDIFF_MAX;  // of an array
   const TuningTable table = TuningTable::parse(text, kKey);
+  const auto is_time = [](double seconds) { return seconds >= 0 && std::isfinite(seconds); };
   for (const TuningPoint& point : table.points()) {
     TERSUM_CHECK(point.seconds > 0 && std::isfinite(point.seconds));
-    const auto seconds = table.seconds(point.way, point.bytes);
-    TERSUM_CHECK(seconds.has_value());
-    TERSUM_CHECK(table.seconds(point.way, point.bytes * 3).value_or(1) >= 0);
+    TERSUM_CHECK(table.seconds(point.way, point.bytes).has_value());
+    for (const size_t size : {point.bytes / 2 + 1, point.bytes, point.bytes * 3, kMostBytes}) {
+      const size_t bytes = std::min(size, kMostBytes);
+      TERSUM_CHECK(is_time(table.seconds(point.way, bytes).value_or(0)));
+      for (const TuningOption& option : table.rank_ways(bytes, bytes, tuning_codecs())) {
+        TERSUM_CHECK(is_time(option.seconds) && is_time(option.least_s));
+      }
+    }
   }
   const std::string once = table.to_text(kKey);
   TERSUM_CHECK(TuningTable::parse(once, kKey).to_text(kKey) == once);

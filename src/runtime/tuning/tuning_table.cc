@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cmath>
 #include <tuple>
 #include <utility>
 
@@ -44,6 +43,11 @@ constexpr double kPlainGain = 1.5;
 // The time of a codec that was not measured is worked out from those of others, which says less of
 // short calls, where it is their noise that is continued.
 constexpr double kWorkedOutGain = 1.05;
+
+// No call takes less than a picosecond or more than twelve days. Beyond these the time model's
+// differences and products could overflow.
+constexpr double kShortestSeconds = 1e-12;
+constexpr double kLongestSeconds = 1e6;
 
 // Tells a whole text from one that was cut off behind a line.
 constexpr std::string_view kLastLine = "end\n";
@@ -87,7 +91,9 @@ std::optional<TuningPoint> parse_point(std::string_view line) {
   point.way = {*codec, *plan};
   if (!parse_number(take_word(line), point.bytes) || point.bytes == 0) return std::nullopt;
   if (!parse_number(take_word(line), point.seconds)) return std::nullopt;
-  if (!std::isfinite(point.seconds) || point.seconds <= 0) return std::nullopt;
+  // Written so that nan is refused, too.
+  const bool is_time = point.seconds >= kShortestSeconds && point.seconds <= kLongestSeconds;
+  if (!is_time) return std::nullopt;
   point.is_rough = line == kRough;
   if (!point.is_rough && !line.empty()) return std::nullopt;
   return point;

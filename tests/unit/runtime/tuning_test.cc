@@ -146,7 +146,11 @@ TEST(TuningTable, TextRoundTripsAndForeignOrDamagedTextIsIgnored) {
   EXPECT_TRUE(TuningTable::parse("this host\nint7 ring 5 1\nend\n", "this host").empty());
   EXPECT_TRUE(TuningTable::parse("this host\nexact ring 0 1\nend\n", "this host").empty());
   EXPECT_TRUE(TuningTable::parse("this host\nexact ring 5 -1\nend\n", "this host").empty());
-  EXPECT_TRUE(TuningTable::parse("this host\nexact ring 5 nan\nend\n", "this host").empty());
+  // Times that no call takes, with which the time model would overflow.
+  for (const char* seconds : {"0", "nan", "inf", "1e-13", "1e-320", "2e6", "5e305"}) {
+    const std::string damaged = std::string("this host\nexact ring 5 ") + seconds + "\nend\n";
+    EXPECT_TRUE(TuningTable::parse(damaged, "this host").empty()) << seconds;
+  }
   EXPECT_TRUE(
       TuningTable::parse("this host\nexact ring 5 1\nexact ring 5 2\nend\n", "this host").empty());
 }
