@@ -93,7 +93,8 @@ struct CostRequest {
   MachineRates machine;
 };
 
-// kInvalidArgument where make_plan would refuse the plan, with the same message.
+// kInvalidArgument where make_plan would refuse the plan, and says why in the same words, without
+// the plans that would fit.
 Result<PlanCost> price_plan(const CostRequest& request, PlanKind kind);
 
 // The least time in which any plan could do it, by its links alone: no host can take in or give out

@@ -89,6 +89,10 @@ struct Topology {
 };
 
 inline constexpr int kTopologyRanksMax = 4096;
+// What a link may be said to have: within it no product of the cost model overflows.
+inline constexpr double kRateBytesPerSecondMin = 0.125;    // 1 bit/s
+inline constexpr double kRateBytesPerSecondMax = 1.25e17;  // 10^6 Tbit/s
+inline constexpr double kLatencySecondsMax = 60;
 inline constexpr double kDefaultRateBytesPerSecond = 125e6;  // 1 Gbit/s
 inline constexpr double kDefaultLatencySeconds = 20e-6;
 // Of links that nobody has measured or described: so high that no choice goes by it.

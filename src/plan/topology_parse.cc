@@ -20,7 +20,7 @@ struct RateUnit {
 // The longest suffix first: "kbit" ends in "bit" as well.
 constexpr RateUnit kRateUnits[] = {{"kbit", 1e3},  {"mbit", 1e6}, {"gbit", 1e9},
                                    {"tbit", 1e12}, {"bit", 1},    {"", 1}};
-constexpr double kLatencyMicrosecondsMax = 60e6;
+constexpr double kLatencyMicrosecondsMax = kLatencySecondsMax * 1e6;
 constexpr double kBurstBytesMax = 1e12;
 
 std::string quoted(std::string_view text) { return "\"" + std::string(text) + "\""; }
@@ -291,8 +291,11 @@ Result<double> parse_rate(std::string_view text) {
   for (const RateUnit& unit : kRateUnits) {
     if (error != std::errc() || suffix != unit.suffix) continue;
     const double bytes_per_s = number * unit.bits / 8;
-    if (bytes_per_s > 0 && std::isfinite(bytes_per_s)) return bytes_per_s;
-    return invalid_argument("the rate " + quoted(text) + " must be positive");
+    const bool is_rate =
+        bytes_per_s >= kRateBytesPerSecondMin && bytes_per_s <= kRateBytesPerSecondMax;
+    if (is_rate) return bytes_per_s;
+    return invalid_argument("the rate " + quoted(text) +
+                            " must be positive: between 1 bit and 1000000 tbit per second");
   }
   return invalid_argument(quoted(text) +
                           " is no rate; write a number and bit, kbit, mbit, gbit or tbit");

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <string>
 #include <utility>
 
@@ -187,11 +186,17 @@ Result<std::shared_ptr<const Topology>> make_topology(std::string_view name, dou
   const int size = shape->size();
   const int size_max = shape->kind == ShapeKind::kMesh ? kMeshRanksMax : kTopologyRanksMax;
   if (size < 2 || size > size_max) return unknown_shape(name);
-  if (!std::isfinite(bytes_per_s) || bytes_per_s <= 0) {
-    return invalid_argument("topology " + std::string(name) + ": the rate must be positive");
+  // Written so that nan is refused, too.
+  const bool is_rate =
+      bytes_per_s >= kRateBytesPerSecondMin && bytes_per_s <= kRateBytesPerSecondMax;
+  if (!is_rate) {
+    return invalid_argument("topology " + std::string(name) +
+                            ": the rate must be positive: between 1 bit/s and 10^6 Tbit/s");
   }
-  if (!std::isfinite(latency_s) || latency_s < 0) {
-    return invalid_argument("topology " + std::string(name) + ": the latency must not be negative");
+  const bool is_latency = latency_s >= 0 && latency_s <= kLatencySecondsMax;
+  if (!is_latency) {
+    return invalid_argument("topology " + std::string(name) +
+                            ": the latency must be between 0 and a minute");
   }
   auto topology = std::make_shared<Topology>();
   topology->name = topology->shape = name;

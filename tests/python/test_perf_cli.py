@@ -76,6 +76,12 @@ def test_sizes(text: str, count: int) -> None:
     assert parse_bytes(text) == count
 
 
+@pytest.mark.parametrize("text", ["", "K", "-1", "1.5M", "1T", "8388609G", "9" * 30])
+def test_bad_sizes_say_what_is_allowed(text: str) -> None:
+    with pytest.raises(ValueError, match=r"bad size .*G"):
+        parse_bytes(text)
+
+
 def test_size_range() -> None:
     assert size_range(64, 1000, 4) == [64, 256]
     assert size_range(10, 10, 2) == [10]
@@ -513,6 +519,13 @@ def test_a_failing_rank_is_reported() -> None:
     done = perf("--timeout-ms", "1", "--max-bytes", "64M", *SMALL[4:], "--min-bytes", "64M")
     assert done.returncode == 1
     assert "rank" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_more_than_there_is_memory_for() -> None:
+    done = perf("--min-bytes", "4194304G", "--max-bytes", "4194304G", "--codec", "exact")
+    assert done.returncode == 1
+    assert "pass a smaller --max-bytes" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_joins_a_launcher(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+#: Beyond what any array has, and exact as a float.
+_MOST = 1 << 53
 _FACTORS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -12,7 +14,10 @@ def parse_bytes(text: str) -> int:
     match = re.fullmatch(r"(\d+)([KMG]?)(?:I?B)?", text.strip().upper())
     if match is None:
         raise ValueError(f"bad size {text!r}: give bytes, with K, M or G for powers of 1024")
-    return int(match[1]) * _FACTORS[match[2]]
+    size = int(match[1]) * _FACTORS[match[2]]
+    if size > _MOST:
+        raise ValueError(f"bad size {text!r}: at most 8 PiB, which are {_MOST >> 30}G")
+    return size
 
 
 def format_bytes(count: float) -> str:

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import threading
+import traceback
 from typing import NoReturn
 
 from tersum.cli.command_error import CommandError
@@ -84,12 +85,22 @@ def main() -> int:
     except (TersumError, CommandError) as error:
         print(f"tersum perf: rank {job['rank']}: {error}", file=sys.stderr)
         return 1
+    except MemoryError as error:
+        print(
+            f"tersum perf: rank {job['rank']}: {error}; pass a smaller --max-bytes",
+            file=sys.stderr,
+        )
+        return 1
     return 0
 
 
 def run_child() -> NoReturn:
     """Runs the rank and ends the process, without the interpreter's shutdown: torch's threads may
-    outlive it."""
-    status = main()
+    outlive it, and the one that waits for standard input holds its lock, which would abort it."""
+    try:
+        status = main()
+    except BaseException:  # whatever it is, said in full
+        traceback.print_exc()
+        status = 1
     sys.stdout.flush()
     os._exit(status)

@@ -104,8 +104,8 @@ def _table(study: Study, codec: str) -> str:
         f"# bound by the links alone: {format_seconds(study.bound_s)}; the codec's speed is "
         + ("this machine's" if study.measured else "that of docs/performance.md"),
         "",
-        f"{'plan':<19}{'time':>10}{'x bound':>10}{'wire':>10}{'cores':>10}{'memory':>10}"
-        f"{'chain':>10}{'hops':>6}  decides",
+        f"{'plan':<19} {'time':>9} {'x bound':>9} {'wire':>9} {'cores':>9} {'memory':>9}"
+        f" {'chain':>9}{'hops':>6}  decides",
     ]
     lines += [_row(plan, study.bound_s) for plan in study.fitting]
     lines += [f"{plan.plan:<19}does not fit: {plan.misfit}" for plan in study.misfits]
@@ -116,7 +116,7 @@ def _row(plan: Prediction, bound_s: float) -> str:
     ratio = f"{plan.time_s / bound_s:.3f}" if bound_s > 0 else "-"
     columns = (plan.wire_s, plan.cpu_s, plan.memory_s, plan.chain_s)
     return (
-        f"{plan.plan:<19}{format_seconds(plan.time_s):>10}{ratio:>10}"
-        + "".join(f"{format_seconds(value) if value > 0 else '-':>10}" for value in columns)
+        f"{plan.plan:<19} {format_seconds(plan.time_s):>9} {ratio:>9}"
+        + "".join(f" {format_seconds(value) if value > 0 else '-':>9}" for value in columns)
         + f"{plan.hops:>6}  {plan.dominant}"
     )

@@ -142,6 +142,8 @@ TEST(ParseTopology, WrongLinks) {
   expect_refused(altered("\"2.5gbit\"", "\"fast\""), "line 13: \"fast\" is no rate");
   expect_refused(altered("\"2.5gbit\"", "1000"), "line 13: \"rate\" must be a string");
   expect_refused(altered("  \"rate\": \"10gbit\",\n", ""), "line 10: the link has no \"rate\"");
+  expect_refused(altered("\"2.5gbit\"", "\"1e-300bit\""),
+                 "line 13: the rate \"1e-300bit\" must be positive: between 1 bit and");
   expect_refused(altered("\"latency_us\": 5", "\"latency_us\": -5"), "line 12: a latency must be");
   expect_refused(altered("\"latency_us\": 5", "\"burst_bytes\": -1"),
                  "line 12: a burst must be between 0 and 10^12, in bytes");

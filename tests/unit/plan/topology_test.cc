@@ -135,7 +135,8 @@ TEST(Rate, IsWrittenAsTcWritesIt) {
   EXPECT_EQ(bits("1000"), 1000);
   EXPECT_EQ(bits("7bit"), 7);
   for (const char* text :
-       {"", "gbit", "1gb", "1 gbit", "-1gbit", "0", "0gbit", "nan", "inf", "1e999gbit", "1gbit "}) {
+       {"", "gbit", "1gb", "1 gbit", "-1gbit", "0", "0gbit", "nan", "inf", "1e999gbit", "1gbit ",
+        "0.5bit", "1e-300bit", "1000001tbit", "1e300tbit"}) {
     EXPECT_FALSE(parse_rate(text).ok()) << text;
   }
 }
