@@ -100,8 +100,8 @@ inline constexpr double kUnknownBytesPerSecond = 1e12;
 
 // "pair", "ring8", "mesh4" (a link between every two), "star8" (eight hosts on one switch),
 // "torus2x4", "torus2x2x2"; one rank per host. A torus dimension of 2 has one link between the two,
-// not two. kInvalidArgument: an unknown shape, fewer than 2 or too many ranks, a rate that is not
-// positive, a negative latency.
+// not two. kInvalidArgument: an unknown shape, fewer than 2 or too many ranks, a rate or a
+// latency beyond the limits above.
 Result<std::shared_ptr<const Topology>> make_topology(
     std::string_view name, double bytes_per_s = kDefaultRateBytesPerSecond,
     double latency_s = kDefaultLatencySeconds);
