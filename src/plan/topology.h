@@ -93,6 +93,10 @@ inline constexpr int kTopologyRanksMax = 4096;
 inline constexpr double kRateBytesPerSecondMin = 0.125;    // 1 bit/s
 inline constexpr double kRateBytesPerSecondMax = 1.25e17;  // 10^6 Tbit/s
 inline constexpr double kLatencySecondsMax = 60;
+// False for nan, too.
+constexpr bool is_link_rate(double bytes_per_s) {
+  return bytes_per_s >= kRateBytesPerSecondMin && bytes_per_s <= kRateBytesPerSecondMax;
+}
 inline constexpr double kDefaultRateBytesPerSecond = 125e6;  // 1 Gbit/s
 inline constexpr double kDefaultLatencySeconds = 20e-6;
 // Of links that nobody has measured or described: so high that no choice goes by it.

@@ -291,9 +291,7 @@ Result<double> parse_rate(std::string_view text) {
   for (const RateUnit& unit : kRateUnits) {
     if (error != std::errc() || suffix != unit.suffix) continue;
     const double bytes_per_s = number * unit.bits / 8;
-    const bool is_rate =
-        bytes_per_s >= kRateBytesPerSecondMin && bytes_per_s <= kRateBytesPerSecondMax;
-    if (is_rate) return bytes_per_s;
+    if (is_link_rate(bytes_per_s)) return bytes_per_s;
     return invalid_argument("the rate " + quoted(text) +
                             " must be positive: between 1 bit and 1000000 tbit per second");
   }

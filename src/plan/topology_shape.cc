@@ -186,13 +186,11 @@ Result<std::shared_ptr<const Topology>> make_topology(std::string_view name, dou
   const int size = shape->size();
   const int size_max = shape->kind == ShapeKind::kMesh ? kMeshRanksMax : kTopologyRanksMax;
   if (size < 2 || size > size_max) return unknown_shape(name);
-  // Written so that nan is refused, too.
-  const bool is_rate =
-      bytes_per_s >= kRateBytesPerSecondMin && bytes_per_s <= kRateBytesPerSecondMax;
-  if (!is_rate) {
+  if (!is_link_rate(bytes_per_s)) {
     return invalid_argument("topology " + std::string(name) +
                             ": the rate must be positive: between 1 bit/s and 10^6 Tbit/s");
   }
+  // Written so that nan is refused, too.
   const bool is_latency = latency_s >= 0 && latency_s <= kLatencySecondsMax;
   if (!is_latency) {
     return invalid_argument("topology " + std::string(name) +

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tersum.cli import perf_data
+from tersum.cli.command_error import CommandError
 from tersum.cli.perf_data import Oracle, Values
 from tersum.cli.perf_options import SAME_EVERYWHERE, SHARED_OUT, PerfOptions
 from tersum.communicator import Communicator
@@ -58,8 +59,11 @@ class _Source:
 def make_case(group: Communicator, options: PerfOptions, size: int) -> Case:
     """The arrays of this rank for a whole array of about ``size`` bytes. They begin where a cache
     line does, as those of PyTorch and JAX do (NumPy's: every 16 bytes)."""
-    case = _make_case(group, options, size)
-    return case._replace(x=on_lines(case.x), out=on_lines(case.out))
+    try:
+        case = _make_case(group, options, size)
+        return case._replace(x=on_lines(case.x), out=on_lines(case.out))
+    except MemoryError as error:
+        raise CommandError(f"{error}; pass a smaller --max-bytes") from error
 
 
 def on_lines(values: Values) -> Values:
