@@ -152,7 +152,7 @@ void Node::drop_landings() {
 }
 
 void Node::send(Member& member, const MessageHeader& header, const SlotRef& payload,
-                const std::byte* lent) {
+                SourcePieces lent) {
   if (trace_ != nullptr && header.kind == MessageKind::kData) {
     trace_->record_message(TraceKind::kQueued, header);
   }
@@ -167,7 +167,7 @@ void Node::send(Member& member, const MessageHeader& header, const SlotRef& payl
 }
 
 void Node::hand_over(Member& member, int neighbour, const MessageHeader& header,
-                     const SlotRef& payload, const std::byte* lent) {
+                     const SlotRef& payload, SourcePieces lent) {
   const RankPlace& place = member.places[static_cast<size_t>(neighbour)];
   if (place.local) {
     InMessage message;
@@ -180,7 +180,7 @@ void Node::hand_over(Member& member, int neighbour, const MessageHeader& header,
   LinkState* const state = find_link(place.link);
   if (state == nullptr) return;
   state->dirty = any_dirty_ = true;
-  if (lent == nullptr) {
+  if (lent.empty()) {
     place.link->send(header, payload);
   } else {
     state->lent = any_lent_ = true;

@@ -80,10 +80,10 @@ class Node final : public TransportSink {
 
   // For operations.
   Result<SlotRef> reserve(size_t bytes) { return transport_->arena().reserve(bytes); }
-  // `lent` not null: the payload's bytes are still there, and stay there until settle_lent(); only
+  // `lent` not empty: the payload's bytes are still there, and stay there until settle_lent(); only
   // where that rank borrows.
   void send(Member& member, const MessageHeader& header, const SlotRef& payload,
-            const std::byte* lent = nullptr);
+            SourcePieces lent = {});
   [[nodiscard]] static bool borrows(const Member& member, int rank) {
     const Link* const link = member.places[static_cast<size_t>(rank)].link;
     return link != nullptr && link->borrows();
@@ -115,7 +115,8 @@ class Node final : public TransportSink {
 
   // TransportSink.
   void on_message(Link& link, InMessage message) override;
-  std::byte* landing(Link& link, const MessageHeader& header) override;
+  void find_landing(Link& link, const MessageHeader& header,
+                    std::vector<std::span<std::byte>>& pieces) override;
   void on_link_down(Link& link, const Status& reason) override;
   void on_link_up(Link& link) override;
   void on_connect_failed(ProcessId peer, const Status& reason) override;
@@ -148,7 +149,7 @@ class Node final : public TransportSink {
   void relay(Member& member, const InMessage& message);
   void count_transit(Member& member, uint64_t call);
   void hand_over(Member& member, int neighbour, const MessageHeader& header, const SlotRef& payload,
-                 const std::byte* lent);
+                 SourcePieces lent);
   void route_to_member(Member& member, InMessage message, LinkState* from);
   void on_idle_cancel(Member& member, const InMessage& message);
   void on_goodbye(const MessageHeader& header);

@@ -32,19 +32,20 @@ void Node::on_message(Link& link, InMessage message) {
 }
 
 // As far as route_to_member() would let the message get.
-std::byte* Node::landing(Link& link, const MessageHeader& header) {
-  if (header.kind != MessageKind::kData || header.via != 0) return nullptr;
+void Node::find_landing(Link& link, const MessageHeader& header,
+                        std::vector<std::span<std::byte>>& pieces) {
+  pieces.clear();
+  if (header.kind != MessageKind::kData || header.via != 0) return;
   Member* const member = find_member(header.group, header.to_rank);
   const bool knows = member != nullptr && member->registered && header.from_rank < member->size() &&
                      header.from_rank != member->rank;
-  if (!knows || member->places[header.from_rank].link != &link) return nullptr;
+  if (!knows || member->places[header.from_rank].link != &link) return;
   for (const auto& operation : member->active) {
     if (operation->request().call != header.call || operation->done()) continue;
-    std::byte* const place = operation->landing(header);
-    any_landing_ |= place != nullptr;
-    return place;
+    operation->find_landing(header, pieces);
+    any_landing_ |= !pieces.empty();
+    return;
   }
-  return nullptr;
 }
 
 void Node::route(InMessage message, LinkState* from) {
@@ -160,7 +161,7 @@ void Node::relay(Member& member, const InMessage& message) {
     slot = std::move(copy).value();
     std::memcpy(slot.bytes().data(), message.payload.data(), message.payload.size());
   }
-  hand_over(member, hop, header, slot, nullptr);
+  hand_over(member, hop, header, slot, {});
   if (header.kind == MessageKind::kReady) count_transit(member, header.call);
 }
 

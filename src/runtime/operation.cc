@@ -230,7 +230,8 @@ void Operation::on_data(Node& node, InMessage message) {
     return;
   }
   const size_t expected = plan.codec_of(phase).wire_bytes(plan.slice_count(role, got.slice));
-  if (message.payload.size() != expected) {
+  // What landed has the bytes that it was asked a place for.
+  if (!message.landed && message.payload.size() != expected) {
     fail_protocol(node, got.from_rank,
                   slice_name(got) + " with " + std::to_string(message.payload.size()) +
                       " bytes where it has " + std::to_string(expected));
@@ -242,21 +243,25 @@ void Operation::on_data(Node& node, InMessage message) {
 }
 
 // What on_data() would take, of a slice that is stored as it comes.
-std::byte* Operation::landing(const MessageHeader& got) {
+void Operation::find_landing(const MessageHeader& got, std::vector<std::span<std::byte>>& pieces) {
   const bool is_large = got.payload_bytes >= kInPlaceBytesMin;
-  if (resting_ || !is_large || got.phase != FlowPhase::kGather) return nullptr;
+  if (resting_ || !is_large || got.phase != FlowPhase::kGather) return;
   const CompiledPlan& plan = *call_.plan;
-  if (!peers_[got.from_rank].ready || !plan.codec->wire_is_values()) return nullptr;
+  if (!peers_[got.from_rank].ready || !plan.codec->wire_is_values()) return;
   const int flow = find_flow(plan.in_lookup, got.chunk, got.phase, got.from_rank);
-  if (flow < 0) return nullptr;
+  if (flow < 0) return;
   const auto index = static_cast<uint32_t>(flow);
   const ChunkRole& role = plan.roles[plan.in_flows[index].role];
   const bool stores = role.store.count == 1 && role.store.first == index;
-  if (!stores || role.forwards.count > 0) return nullptr;
-  if (!in_window(plan, role, call_.in[index], got.slice)) return nullptr;
-  if (call_.inbox(index, got.slice).payload.data() != nullptr) return nullptr;
-  const size_t bytes = plan.codec->wire_bytes(plan.slice_count(role, got.slice));
-  return got.payload_bytes == bytes ? call_.output_slice(role, got.slice) : nullptr;
+  if (!stores || role.forwards.count > 0 || !keeps(call_, role)) return;
+  if (!in_window(plan, role, call_.in[index], got.slice)) return;
+  if (call_.inbox(index, got.slice).payload.data() != nullptr) return;
+  if (got.payload_bytes != plan.codec->wire_bytes(plan.slice_count(role, got.slice))) return;
+  call_.list_parts(role, got.slice, parts_);
+  if (parts_.size() > kPayloadPiecesMax) return;
+  for (const SlicePart& part : parts_) {
+    pieces.emplace_back(part.output, plan.codec->wire_bytes(part.count));
+  }
 }
 
 void Operation::on_credit(Node& node, const MessageHeader& got) {

@@ -109,8 +109,8 @@ class Operation final : public WorkImpl {
   void begin(Node& node);
   void on_message(Node& node, InMessage message);
   // Where a payload may be put that is about to arrive: in the caller's output, if it belongs there
-  // as it is; else null.
-  [[nodiscard]] std::byte* landing(const MessageHeader& header);
+  // as it is; else no pieces are added.
+  void find_landing(const MessageHeader& header, std::vector<std::span<std::byte>>& pieces);
   // Does what is possible now, a bounded amount; true if anything moved.
   bool advance(Node& node, int64_t now_ns);
   // Ends the call here and, by a notice, on the other ranks. No effect after the end.
@@ -196,12 +196,11 @@ class Operation final : public WorkImpl {
                               uint32_t slice, size_t bytes) const;
   [[nodiscard]] bool backlogged(const Node& node, const PlanRun& run, const FlowRange& range) const;
   [[nodiscard]] bool streams(const PlanRun& run, const FlowRange& range, size_t bytes) const;
-  [[nodiscard]] const std::byte* payload_in_place(const PlanRun& run, const ChunkRole& role,
-                                                  const FlowRange& outs, uint32_t slice,
-                                                  size_t bytes) const;
-  // `lent`: where the payload is instead of the slot; null: in it.
+  void lend_payload(const PlanRun& run, const ChunkRole& role, const FlowRange& outs,
+                    uint32_t slice, size_t bytes);
+  // `lent`: where the payload is instead of the slot; empty: in it.
   void send_slice(Node& node, PlanRun& run, const FlowRange& range, uint32_t slice,
-                  const SlotRef& slot, size_t bytes, const std::byte* lent = nullptr);
+                  const SlotRef& slot, size_t bytes, SourcePieces lent = {});
   void consume(Node& node, PlanRun& run, uint32_t in_flow, uint32_t slice);
   // What of the caller's arrays takes part in a combine.
   struct CombineSides {
@@ -253,12 +252,13 @@ class Operation final : public WorkImpl {
   std::vector<PeerState> peers_;
   // Data of ranks whose descriptor has not arrived yet; all messages of a call that rests.
   std::vector<InMessage> early_;
-  std::string codec_text_;               // what descriptor_.codec views
-  std::vector<const std::byte*> wires_;  // scratch of one combine
-  std::vector<SlicePart> parts_;         // of one slice
-  std::vector<std::byte> decoded_;       // scratch of what goes past the cache
-  StreamedPayload streamed_;             // scratch of what goes past it to a far peer
-  bool gathers_ = false;                 // links take much at once
+  std::string codec_text_;                        // what descriptor_.codec views
+  std::vector<const std::byte*> wires_;           // scratch of one combine
+  std::vector<SlicePart> parts_;                  // of one slice
+  std::vector<std::span<const std::byte>> lent_;  // of one slice, where its payload lies
+  std::vector<std::byte> decoded_;                // scratch of what goes past the cache
+  StreamedPayload streamed_;                      // scratch of what goes past it to a far peer
+  bool gathers_ = false;                          // links take much at once
   uint32_t ready_peers_ = 0;
   uint32_t transits_ = 0;
   uint64_t bytes_sent_ = 0;

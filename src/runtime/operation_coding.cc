@@ -53,23 +53,26 @@ SlicePlace Operation::place_of(const PlanRun& run, const ChunkRole& role, uint32
   return place;
 }
 
-// Where a slice's payload lies in the caller's arrays, so that the carriers may read it there and
-// nothing needs to be written for them; null where it must be coded.
-const std::byte* Operation::payload_in_place(const PlanRun& run, const ChunkRole& role,
-                                             const FlowRange& outs, uint32_t slice,
-                                             size_t bytes) const {
-  if (!run.plan->codec->wire_is_values() || run.of_scales || bytes < kInPlaceBytesMin)
-    return nullptr;
+// Lists in lent_ where a slice's payload lies in the caller's arrays, so that the carriers may read
+// it there and nothing needs to be written for them; leaves it empty where it must be coded.
+void Operation::lend_payload(const PlanRun& run, const ChunkRole& role, const FlowRange& outs,
+                             uint32_t slice, size_t bytes) {
+  const Codec& codec = *run.plan->codec;
+  if (!codec.wire_is_values() || run.of_scales || bytes < kInPlaceBytesMin) return;
   for (uint32_t i = 0; i < outs.count; ++i) {
-    if (!Node::borrows(*member_, run.plan->out_flows[outs.first + i].peer)) return nullptr;
+    if (!Node::borrows(*member_, run.plan->out_flows[outs.first + i].peer)) return;
   }
-  if (role.adds.count == 0 && !role.finishes) {
-    return request_.added.is_any() ? nullptr : run.own_slice(role, slice);
-  }
+  const bool is_own = role.adds.count == 0 && !role.finishes;
+  if (is_own && request_.added.is_any()) return;
   // What is written past the caches would have to be fetched again. In place nothing is: its lines
   // have been read.
   const bool leaves_cache = run.past_cache() && run.arrays.input != run.arrays.output;
-  return role.finishes && !leaves_cache ? run.output_slice(role, slice) : nullptr;
+  if (!is_own && (leaves_cache || !role.finishes || !keeps(run, role))) return;
+  run.list_parts(role, slice, parts_);
+  if (parts_.size() > kPayloadPiecesMax) return;
+  for (const SlicePart& part : parts_) {
+    lent_.emplace_back(is_own ? part.input : part.output, codec.wire_bytes(part.count));
+  }
 }
 
 // This rank's contribution to a slice, as the payload of a message to `outs`.

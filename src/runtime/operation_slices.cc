@@ -63,7 +63,7 @@ bool Operation::backlogged(const Node& node, const PlanRun& run, const FlowRange
 }
 
 void Operation::send_slice(Node& node, PlanRun& run, const FlowRange& range, uint32_t slice,
-                           const SlotRef& slot, size_t bytes, const std::byte* lent) {
+                           const SlotRef& slot, size_t bytes, SourcePieces lent) {
   for (uint32_t i = 0; i < range.count; ++i) {
     const uint32_t index = range.first + i;
     const OutFlow& flow = run.plan->out_flows[index];
@@ -200,21 +200,22 @@ bool Operation::produce_slice(Node& node, PlanRun& run, uint32_t role_index) {
     }
     slot = std::move(reserved).value();
   }
-  const std::byte* const lent = slot ? payload_in_place(run, role, outs, slice, bytes) : nullptr;
-  const auto payload = slot && lent == nullptr ? slot.bytes().first(bytes) : std::span<std::byte>();
+  lent_.clear();
+  if (slot) lend_payload(run, role, outs, slice, bytes);
+  const auto payload = slot && lent_.empty() ? slot.bytes().first(bytes) : std::span<std::byte>();
   measure_own(run, role, slice);
   const bool encodes = role.adds.count == 0 && !role.finishes;
   const int64_t begin_ns = trace_start(node.trace());
   if (!encodes) {
     add_up(run, role, outs, slice, payload);
-  } else if (lent == nullptr) {
+  } else if (lent_.empty()) {
     encode(run, role, outs, slice, payload);
   }
   if (TraceRecorder* trace = node.trace()) {
     trace_slice(*trace, encodes ? TraceKind::kEncode : TraceKind::kCombine, begin_ns, run, role,
                 slice, bytes);
   }
-  send_slice(node, run, outs, slice, slot, bytes, lent);
+  send_slice(node, run, outs, slice, slot, bytes, lent_);
   for (uint32_t i = 0; i < role.adds.count; ++i) consume(node, run, role.adds.first + i, slice);
   ++state.produced;
   run.refresh_role(role_index);
@@ -303,8 +304,7 @@ bool Operation::store_slice(Node& node, PlanRun& run, uint32_t role_index) {
     send_slice(node, run, role.forwards, slice, slot, bytes);
   }
   const std::byte* const wire = message.payload.data();
-  // What landed in the output is there already.
-  if (keeps(run, role) && wire != run.output_slice(role, slice)) {
+  if (keeps(run, role) && !message.landed) {
     const int64_t begin_ns = trace_start(node.trace());
     decode(run, role, slice, wire);
     if (TraceRecorder* trace = node.trace()) {

@@ -73,53 +73,30 @@ bool PlanRun::holds(size_t begin, size_t end) const {
   return true;
 }
 
-const std::byte* PlanRun::own_slice(const ChunkRole& role, uint32_t slice) const {
-  const size_t begin = role.input_begin + slice * plan->slice_values;
-  const size_t value_bytes = element_bytes(arrays.type);
-  if (arrays.parts.empty()) {
-    return static_cast<const std::byte*>(arrays.input) + begin * value_bytes;
-  }
-  const ArrayPart* const part = whole_part_of(role, slice);
-  return part == nullptr ? nullptr : part->input + (begin - part->begin) * value_bytes;
-}
-
-std::byte* PlanRun::output_slice(const ChunkRole& role, uint32_t slice) const {
-  if (!role.keeps || arrays.output == nullptr) return nullptr;
-  const size_t begin = role.output_begin + slice * plan->slice_values;
-  const size_t value_bytes = element_bytes(arrays.type);
-  if (arrays.parts.empty()) return static_cast<std::byte*>(arrays.output) + begin * value_bytes;
-  const ArrayPart* const part = whole_part_of(role, slice);
-  return part == nullptr ? nullptr : part->output + (begin - part->begin) * value_bytes;
-}
-
-const ArrayPart* PlanRun::part_of(const ChunkRole& role, uint32_t slice) const {
-  // Only sums of whole arrays come in parts: input and output are numbered alike.
-  TERSUM_CHECK(role.input_begin == role.output_begin);
-  const size_t begin = role.input_begin + slice * plan->slice_values;
-  const auto behind = std::ranges::upper_bound(arrays.parts, begin, {}, &ArrayPart::begin);
-  TERSUM_CHECK(behind != arrays.parts.begin());
-  return &*(behind - 1);
-}
-
-const ArrayPart* PlanRun::whole_part_of(const ChunkRole& role, uint32_t slice) const {
-  const ArrayPart* const part = part_of(role, slice);
-  const size_t begin = role.input_begin + slice * plan->slice_values;
-  return begin + plan->slice_count(role, slice) <= part->end ? part : nullptr;
-}
-
 void PlanRun::list_parts(const ChunkRole& role, uint32_t slice,
                          std::vector<SlicePart>& pieces) const {
   const size_t count = plan->slice_count(role, slice);
+  const size_t value_bytes = element_bytes(arrays.type);
+  const size_t behind = slice * plan->slice_values;
   pieces.clear();
   if (arrays.parts.empty()) {
-    const bool reads = role.produces && arrays.input != nullptr;
-    const std::byte* const input = reads ? own_slice(role, slice) : nullptr;
-    pieces.push_back({input, output_slice(role, slice), 0, count});
+    SlicePart& all = pieces.emplace_back(SlicePart{nullptr, nullptr, 0, count});
+    if (role.produces && arrays.input != nullptr) {
+      const auto* const input = static_cast<const std::byte*>(arrays.input);
+      all.input = input + (role.input_begin + behind) * value_bytes;
+    }
+    if (role.keeps && arrays.output != nullptr) {
+      auto* const output = static_cast<std::byte*>(arrays.output);
+      all.output = output + (role.output_begin + behind) * value_bytes;
+    }
     return;
   }
-  const size_t value_bytes = element_bytes(arrays.type);
-  const size_t begin = role.input_begin + slice * plan->slice_values;
-  const ArrayPart* part = part_of(role, slice);
+  // Only sums of whole arrays come in parts: input and output are numbered alike.
+  TERSUM_CHECK(role.input_begin == role.output_begin);
+  const size_t begin = role.input_begin + behind;
+  const auto after = std::ranges::upper_bound(arrays.parts, begin, {}, &ArrayPart::begin);
+  TERSUM_CHECK(after != arrays.parts.begin());
+  const ArrayPart* part = &*(after - 1);
   for (size_t first = 0; first < count; ++part) {
     const size_t skipped = begin + first - part->begin;
     const size_t here = std::min(count - first, part->end - begin - first);

@@ -31,7 +31,7 @@ struct ArrayPart {
 // A piece of one slice: `count` values from number `first` of it on.
 struct SlicePart {
   const std::byte* input = nullptr;
-  std::byte* output = nullptr;  // null for what is only passed on
+  std::byte* output = nullptr;
   size_t first = 0;
   size_t count = 0;
 };
@@ -83,11 +83,8 @@ class PlanRun {
   // Values begin..end of the output are what they will be.
   [[nodiscard]] bool holds(size_t begin, size_t end) const;
 
-  // Where a slice lies in one piece; null where it lies in several.
-  [[nodiscard]] const std::byte* own_slice(const ChunkRole& role, uint32_t slice) const;
-  // Null also for a chunk that is only passed on, and for a sender that keeps what it has.
-  [[nodiscard]] std::byte* output_slice(const ChunkRole& role, uint32_t slice) const;
-  // The pieces in which a slice lies, in order, in place of what `pieces` held.
+  // The pieces in which a slice lies, in order, in place of what `pieces` held. Without an input
+  // where this rank contributes nothing, without an output where it keeps nothing.
   void list_parts(const ChunkRole& role, uint32_t slice, std::vector<SlicePart>& pieces) const;
   // Every flow of `range` has brought it.
   [[nodiscard]] bool have_slice(const FlowRange& range, uint32_t slice) const;
@@ -118,10 +115,6 @@ class PlanRun {
 
  private:
   [[nodiscard]] uint32_t first_leaf() const;
-  // The part that holds a slice's first value.
-  [[nodiscard]] const ArrayPart* part_of(const ChunkRole& role, uint32_t slice) const;
-  // The part that holds all of it, or null.
-  [[nodiscard]] const ArrayPart* whole_part_of(const ChunkRole& role, uint32_t slice) const;
   [[nodiscard]] size_t inbox_index(uint32_t in_flow, uint32_t slice) const {
     return static_cast<size_t>(in_flow) * plan->window + slice % plan->window;
   }

@@ -10,14 +10,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "tersum/status.h"
 #include "transport/arena.h"
+#include "transport/payload_pieces.h"
 #include "wire/message.h"
 
 namespace tersum {
@@ -68,6 +69,8 @@ struct InMessage {
   MessageHeader header;
   std::span<const std::byte> payload;
   PayloadHold hold;
+  // The payload is where find_landing() said; `payload` is the first piece of it.
+  bool landed = false;
 };
 
 // Who hears that a carrier has taken a message whole (a socket's buffer, the peer's mailbox).
@@ -85,10 +88,14 @@ class LinkSink {
  public:
   virtual ~LinkSink() = default;
   virtual void on_message(Link& link, InMessage message) = 0;
-  // Of a message whose payload is still to come: where to put it, header.payload_bytes of room that
-  // keep from on_message() on what it got; null: nowhere in particular. A link need not ask. One
-  // that did gives the place up in drop_landings().
-  virtual std::byte* landing(Link& /*link*/, const MessageHeader& /*header*/) { return nullptr; }
+  // Of a message whose payload is still to come: where to put it, in place of what `pieces` held,
+  // at most kPayloadPiecesMax of them with header.payload_bytes of room that keep from on_message()
+  // on what they got; none: nowhere in particular. A link need not ask. One that did gives the
+  // place up in drop_landings().
+  virtual void find_landing(Link& /*link*/, const MessageHeader& /*header*/,
+                            std::vector<std::span<std::byte>>& pieces) {
+    pieces.clear();
+  }
   // The peer process is gone or broke the protocol; once, and nothing afterwards. Everything queued
   // has been dropped, every slot released.
   virtual void on_link_down(Link& link, const Status& reason) = 0;
@@ -121,17 +128,16 @@ class Link {
 
   // Whether lending it payloads saves a copy.
   [[nodiscard]] virtual bool borrows() const { return false; }
-  // As send(), but the payload's bytes are those at `lent`, which the caller keeps as they are
-  // until settle().
-  virtual void send_lent(const MessageHeader& header, const SlotRef& payload,
-                         const std::byte* lent) {
-    std::memcpy(payload.bytes().data(), lent, header.payload_bytes);
+  // As send(), but the payload's bytes are those of `lent`, at most kPayloadPiecesMax pieces, which
+  // the caller keeps as they are until settle().
+  virtual void send_lent(const MessageHeader& header, const SlotRef& payload, SourcePieces lent) {
+    copy_out(lent, 0, payload.bytes().data(), header.payload_bytes);
     send(header, payload);
   }
   // Pushes out what is queued, and copies what the peer did not take of lent bytes to their slots.
   virtual void settle() {}
 
-  // From here on no payload is put where a landing() said, unless it has been delivered.
+  // From here on no payload is put where a landing was found, unless it has been delivered.
   virtual void drop_landings() {}
 
   // Pushes out what is queued, as far as the peer takes it now.

@@ -26,31 +26,31 @@ void SimLink::send(const MessageHeader& header, const SlotRef& payload) {
   flush();
 }
 
-void SimLink::send_lent(const MessageHeader& header, const SlotRef& payload,
-                        const std::byte* lent) {
-  lent_.push_back({payload, lent, header.payload_bytes});
+void SimLink::send_lent(const MessageHeader& header, const SlotRef& payload, SourcePieces lent) {
+  lent_.push_back({payload, {lent.begin(), lent.end()}, header.payload_bytes});
   send(header, payload);
 }
 
 void SimLink::settle() {
-  for (const Lent& lent : lent_) std::memcpy(lent.slot.bytes().data(), lent.bytes, lent.count);
+  for (const Lent& lent : lent_) {
+    copy_out(lent.pieces, 0, lent.slot.bytes().data(), lent.bytes);
+  }
   lent_.clear();
 }
 
 bool SimLink::gathers() const { return owner_->state_->options.gathers; }
 
 void SimLink::drop_landings() {
-  if (!inbox_.empty()) inbox_.front().landing = nullptr;
+  if (!inbox_.empty()) inbox_.front().landing.clear();
 }
 
 // A payload is half there until the next poll().
 void SimLink::begin_landing() {
   if (down_ || inbox_.empty() || owner_->sink_ == nullptr) return;
   Waiting& next = inbox_.front();
-  if (!next.slot || next.landing != nullptr) return;
-  next.landing = owner_->sink_->landing(*this, next.header);
-  if (next.landing == nullptr) return;
-  std::memcpy(next.landing, next.slot.bytes().data(), next.header.payload_bytes / 2);
+  if (!next.slot || !next.landing.empty()) return;
+  owner_->sink_->find_landing(*this, next.header, next.landing);
+  copy_in(next.landing, 0, next.slot.bytes().data(), next.header.payload_bytes / 2);
 }
 
 void SimLink::flush() {
@@ -84,9 +84,10 @@ bool SimLink::poll() {
     message.header = next.header;
     if (next.slot) {
       message.payload = next.slot.bytes().first(next.header.payload_bytes);
-      if (next.landing != nullptr) {
-        std::memcpy(next.landing, message.payload.data(), message.payload.size());
-        message.payload = {next.landing, message.payload.size()};
+      if (!next.landing.empty()) {
+        copy_in(next.landing, 0, message.payload.data(), message.payload.size());
+        message.payload = next.landing.front();
+        message.landed = true;
       }
       message.hold = PayloadHold(std::move(next.slot));
     }

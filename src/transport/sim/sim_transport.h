@@ -23,8 +23,7 @@ class SimLink final : public Link {
   [[nodiscard]] bool gathers() const override;
   // Lent bytes are read as late as they may be, at settle().
   [[nodiscard]] bool borrows() const override { return true; }
-  void send_lent(const MessageHeader& header, const SlotRef& payload,
-                 const std::byte* lent) override;
+  void send_lent(const MessageHeader& header, const SlotRef& payload, SourcePieces lent) override;
   void settle() override;
   void drop_landings() override;
   void flush() override;
@@ -40,7 +39,8 @@ class SimLink final : public Link {
   struct Waiting {
     MessageHeader header;
     SlotRef slot;
-    std::byte* landing = nullptr;  // of the inbox's first: where a part of it is already
+    std::vector<std::span<std::byte>> landing =
+        {};  // of the inbox's first: where half of it is already
   };
   void begin_landing();
   void go_down(const Status& reason);
@@ -55,8 +55,8 @@ class SimLink final : public Link {
   std::string end_reason_;
   struct Lent {
     SlotRef slot;
-    const std::byte* bytes;
-    size_t count;
+    std::vector<std::span<const std::byte>> pieces;
+    size_t bytes;
   };
 
   std::vector<Lent> lent_;

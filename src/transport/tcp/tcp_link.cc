@@ -53,11 +53,10 @@ TcpStream& TcpLink::least_loaded() {
 }
 
 void TcpLink::send(const MessageHeader& header, const SlotRef& payload) {
-  send_lent(header, payload, nullptr);
+  send_lent(header, payload, {});
 }
 
-void TcpLink::send_lent(const MessageHeader& header, const SlotRef& payload,
-                        const std::byte* lent) {
+void TcpLink::send_lent(const MessageHeader& header, const SlotRef& payload, SourcePieces lent) {
   if (down_) return;
   TERSUM_CHECK(header.payload_bytes <= kPayloadBytesMax);
   TERSUM_CHECK(header.payload_bytes == 0 || header.payload_bytes <= payload.bytes().size());
@@ -111,8 +110,10 @@ bool TcpLink::on_stream_message(InMessage message) {
   return !down_;
 }
 
-std::byte* TcpLink::stream_landing(const MessageHeader& header) {
-  return *context_.sink == nullptr ? nullptr : (*context_.sink)->landing(*this, header);
+void TcpLink::find_stream_landing(const MessageHeader& header,
+                                  std::vector<std::span<std::byte>>& pieces) {
+  pieces.clear();
+  if (*context_.sink != nullptr) (*context_.sink)->find_landing(*this, header, pieces);
 }
 
 void TcpLink::check_ends() {

@@ -22,8 +22,7 @@ class TcpLink final : public HostLink, private StreamSink {
   [[nodiscard]] bool gathers() const override { return loopback_; }
   void send(const MessageHeader& header, const SlotRef& payload) override;
   [[nodiscard]] bool borrows() const override { return true; }
-  void send_lent(const MessageHeader& header, const SlotRef& payload,
-                 const std::byte* lent) override;
+  void send_lent(const MessageHeader& header, const SlotRef& payload, SourcePieces lent) override;
   void settle() override;
   void drop_landings() override;
   void flush() override;
@@ -43,7 +42,8 @@ class TcpLink final : public HostLink, private StreamSink {
 
  private:
   bool on_stream_message(InMessage message) override;
-  std::byte* stream_landing(const MessageHeader& header) override;
+  void find_stream_landing(const MessageHeader& header,
+                           std::vector<std::span<std::byte>>& pieces) override;
   TcpStream& least_loaded();
   bool flush_streams();
   void check_ends();

@@ -17,6 +17,9 @@ namespace {
 // once would only be cut by the socket buffer.
 constexpr size_t kGatherMessages = 32;
 constexpr size_t kGatherBytes = 512 * 1024;
+// And at this many pieces: the kernel takes 1024.
+constexpr size_t kGatherPieces = 512;
+static_assert(kGatherPieces > 2 * kGatherMessages + kPayloadPiecesMax);
 
 // Many small messages arrive in one read, and so does one of 16 KiB with its header: copying it
 // once more costs less than a second system call (four ranks on two cores, 64 KiB: 139 us, 129
@@ -36,14 +39,15 @@ TcpStream::TcpStream(UniqueFd fd, Poller* poller, Arena* arena, CarrierWatch* wa
   if (Status added = poller_->add(fd_.get(), &flags_); !added.ok()) end(std::move(added));
 }
 
-void TcpStream::enqueue(const MessageHeader& header, const SlotRef& payload,
-                        const std::byte* lent) {
+void TcpStream::enqueue(const MessageHeader& header, const SlotRef& payload, SourcePieces lent) {
+  TERSUM_CHECK(lent.size() <= kPayloadPiecesMax);
   if (!open() || write_failed_) return;
   Outgoing& out = queue_.push();
   encode_header(header, out.header);
   out.payload = header.payload_bytes > 0 ? payload : SlotRef();
-  out.lent = lent;
-  lent_ += lent != nullptr ? 1 : 0;
+  out.lent_begin = static_cast<uint32_t>(lent_.size());
+  out.lent_pieces = static_cast<uint32_t>(lent.size());
+  lent_.insert(lent_.end(), lent.begin(), lent.end());
   out.payload_bytes = header.payload_bytes;
   out.sent = 0;
   backlog_bytes_ += kMessageHeaderBytes + header.payload_bytes;
@@ -51,25 +55,28 @@ void TcpStream::enqueue(const MessageHeader& header, const SlotRef& payload,
 }
 
 ssize_t TcpStream::send_some() {
-  std::array<iovec, 2 * kGatherMessages> parts;
+  std::array<iovec, kGatherPieces> parts;
   size_t count = 0;
   size_t bytes = 0;
+  // An iovec serves reading and writing; nothing is written here.
+  const auto add = [&](std::span<const std::byte> piece) {
+    parts[count++] = {const_cast<std::byte*>(piece.data()), piece.size()};
+    bytes += piece.size();
+  };
   const size_t messages = std::min(queue_.size(), kGatherMessages);
   for (size_t i = 0; i < messages && bytes < kGatherBytes; ++i) {
     Outgoing& out = queue_.at(i);
+    if (count + 2 + out.lent_pieces > kGatherPieces) break;
     size_t skip = out.sent;
     if (skip < kMessageHeaderBytes) {
-      parts[count++] = {out.header.data() + skip, kMessageHeaderBytes - skip};
-      bytes += kMessageHeaderBytes - skip;
+      add(std::span(out.header).subspan(skip));
       skip = kMessageHeaderBytes;
     }
     const size_t payload_skip = skip - kMessageHeaderBytes;
-    if (out.payload_bytes > payload_skip) {
-      // An iovec serves reading and writing; nothing is written here.
-      std::byte* const bytes_at =
-          out.lent != nullptr ? const_cast<std::byte*>(out.lent) : out.payload.bytes().data();
-      parts[count++] = {bytes_at + payload_skip, out.payload_bytes - payload_skip};
-      bytes += out.payload_bytes - payload_skip;
+    if (out.lent_pieces > 0) {
+      each_piece(lent_of(out), payload_skip, add);
+    } else if (out.payload_bytes > payload_skip) {
+      add(out.payload.bytes().first(out.payload_bytes).subspan(payload_skip));
     }
   }
   msghdr message{};
@@ -94,7 +101,6 @@ void TcpStream::retire_sent(size_t bytes) {
     bytes -= step;
     if (step < rest) return;
     if (watch_ != nullptr) watch_->on_taken(*decode_header(out.header));
-    lent_ -= out.lent != nullptr ? 1 : 0;
     queue_.pop();
   }
 }
@@ -120,32 +126,34 @@ bool TcpStream::flush() {
 
 void TcpStream::settle() {
   flush();
-  for (size_t i = queue_.size(); lent_ > 0 && i-- > 0;) {
+  if (lent_.empty()) return;
+  for (size_t i = 0; i < queue_.size(); ++i) {
     Outgoing& out = queue_.at(i);
-    if (out.lent == nullptr) continue;
+    if (out.lent_pieces == 0) continue;
     const size_t sent = out.sent > kMessageHeaderBytes ? out.sent - kMessageHeaderBytes : 0;
-    std::memcpy(out.payload.bytes().data() + sent, out.lent + sent, out.payload_bytes - sent);
-    out.lent = nullptr;
-    --lent_;
+    copy_out(lent_of(out), sent, out.payload.bytes().data() + sent, out.payload_bytes - sent);
+    out.lent_pieces = 0;
   }
+  lent_.clear();
 }
 
 void TcpStream::drop_queue() {
   queue_.clear();
-  lent_ = 0;
+  lent_.clear();
   backlog_bytes_ = 0;
   unflushed_bytes_ = 0;
 }
 
 ssize_t TcpStream::read_some() {
-  std::array<iovec, 2> parts;
+  std::array<iovec, kPayloadPiecesMax + 1> parts;
   size_t count = 0;
   size_t wanted = 0;
   if (in_payload_) {
-    parts[count++] = {arriving() + filled_, header_.payload_bytes - filled_};
+    each_piece(TargetPieces(arriving_), filled_,
+               [&](std::span<std::byte> piece) { parts[count++] = {piece.data(), piece.size()}; });
     const bool large = header_.payload_bytes >= kLargePayloadBytes;
     parts[count++] = {staging_.data(), large ? kMessageHeaderBytes : staging_.size()};
-    wanted = header_.payload_bytes - filled_ + parts[1].iov_len;
+    wanted = header_.payload_bytes - filled_ + parts[count - 1].iov_len;
   } else {
     // At most one incomplete header is left over here.
     std::memmove(staging_.data(), staging_.data() + staged_begin_, staged_end_ - staged_begin_);
@@ -203,7 +211,7 @@ bool TcpStream::parse_staged(StreamSink& sink) {
     const size_t staged = staged_end_ - staged_begin_;
     const size_t step = std::min<size_t>(staged, header_.payload_bytes);
     if (step > 0) {
-      std::memcpy(arriving(), staging_.data() + staged_begin_, step);
+      copy_in(arriving_, 0, staging_.data() + staged_begin_, step);
       staged_begin_ += step;
       filled_ = step;
     }
@@ -232,14 +240,26 @@ bool TcpStream::begin_message(StreamSink& sink) {
     return false;
   }
   slot_ = std::move(slot).value();
-  landing_ = sink.stream_landing(header_);
+  sink.find_stream_landing(header_, arriving_);
+  TERSUM_CHECK(arriving_.size() <= kPayloadPiecesMax);
+  lands_ = !arriving_.empty();
+  if (!lands_) arriving_.push_back(slot_.bytes().first(header_.payload_bytes));
   return true;
 }
 
 void TcpStream::drop_landing() {
-  if (landing_ == nullptr) return;
-  std::memcpy(slot_.bytes().data(), landing_, filled_);
-  landing_ = nullptr;
+  if (!lands_) return;
+  const std::span<std::byte> room = slot_.bytes().first(header_.payload_bytes);
+  const std::vector<std::span<const std::byte>> landed(arriving_.begin(), arriving_.end());
+  copy_out(landed, 0, room.data(), filled_);
+  arriving_.assign(1, room);
+  lands_ = false;
+}
+
+void TcpStream::drop_arriving() {
+  slot_ = SlotRef();
+  arriving_.clear();
+  lands_ = false;
 }
 
 bool TcpStream::deliver(StreamSink& sink) {
@@ -247,8 +267,9 @@ bool TcpStream::deliver(StreamSink& sink) {
   InMessage message;
   message.header = header_;
   if (header_.payload_bytes > 0) {
-    message.payload = {arriving(), header_.payload_bytes};
-    landing_ = nullptr;
+    message.payload = arriving_.front();
+    message.landed = std::exchange(lands_, false);
+    arriving_.clear();
     message.hold = PayloadHold(std::exchange(slot_, SlotRef()));
   }
   return sink.on_stream_message(std::move(message)) && open();
@@ -258,14 +279,12 @@ void TcpStream::end(Status why) {
   ended_ = true;
   // The first cause explains the later ones; a broken protocol explains them all.
   if (failure_.ok() || why.code() == StatusCode::kProtocol) failure_ = std::move(why);
-  slot_ = SlotRef();
-  landing_ = nullptr;
+  drop_arriving();
   drop_queue();
 }
 
 void TcpStream::start_linger() {
-  slot_ = SlotRef();
-  landing_ = nullptr;
+  drop_arriving();
   drop_queue();
   if (!open()) return;
   shutdown(fd_.get(), SHUT_WR);
@@ -287,8 +306,7 @@ void TcpStream::close() {
   poller_->remove(fd_.get());
   fd_.reset();
   flags_ = {};
-  slot_ = SlotRef();
-  landing_ = nullptr;
+  drop_arriving();
   staging_ = {};
   drop_queue();
 }

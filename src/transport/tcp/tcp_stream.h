@@ -25,8 +25,9 @@ class StreamSink {
  public:
   virtual ~StreamSink() = default;
   virtual bool on_stream_message(InMessage message) = 0;
-  // As LinkSink::landing().
-  virtual std::byte* stream_landing(const MessageHeader& header) = 0;
+  // As LinkSink::find_landing().
+  virtual void find_stream_landing(const MessageHeader& header,
+                                   std::vector<std::span<std::byte>>& pieces) = 0;
 };
 
 class TcpStream {
@@ -36,9 +37,8 @@ class TcpStream {
   TcpStream(UniqueFd fd, Poller* poller, Arena* arena, CarrierWatch* watch);
   ~TcpStream() { close(); }
 
-  // `lent` not null: the payload's bytes lie there until settle(), and not in the slot.
-  void enqueue(const MessageHeader& header, const SlotRef& payload,
-               const std::byte* lent = nullptr);
+  // `lent` not empty: the payload's bytes lie there until settle(), and not in the slot.
+  void enqueue(const MessageHeader& header, const SlotRef& payload, SourcePieces lent = {});
   // Flushes, then copies the rest of what was lent to the slots.
   void settle();
   // True if bytes moved.
@@ -69,20 +69,22 @@ class TcpStream {
   struct Outgoing {
     std::array<std::byte, kMessageHeaderBytes> header{};
     SlotRef payload;
-    const std::byte* lent = nullptr;  // where the payload is instead, for now
+    uint32_t lent_begin = 0;  // in lent_, where the payload is instead, for now
+    uint32_t lent_pieces = 0;
     uint32_t payload_bytes = 0;
     uint32_t sent = 0;  // of header and payload together
   };
 
+  [[nodiscard]] SourcePieces lent_of(const Outgoing& out) const {
+    return SourcePieces(lent_).subspan(out.lent_begin, out.lent_pieces);
+  }
   ssize_t send_some();
   void retire_sent(size_t bytes);
   void drop_queue();
   ssize_t read_some();
   bool parse_staged(StreamSink& sink);
   bool begin_message(StreamSink& sink);
-  [[nodiscard]] std::byte* arriving() const {
-    return landing_ != nullptr ? landing_ : slot_.bytes().data();
-  }
+  void drop_arriving();
   bool deliver(StreamSink& sink);
   void end(Status why);
 
@@ -96,7 +98,7 @@ class TcpStream {
   Status failure_;
 
   GrowRing<Outgoing> queue_;
-  size_t lent_ = 0;  // messages of the queue
+  std::vector<std::span<const std::byte>> lent_;  // since the last settle()
   size_t backlog_bytes_ = 0;
   size_t unflushed_bytes_ = 0;  // queued since the last flush
 
@@ -107,7 +109,8 @@ class TcpStream {
   bool in_payload_ = false;
   MessageHeader header_;
   SlotRef slot_;
-  std::byte* landing_ = nullptr;  // where the payload goes instead
+  std::vector<std::span<std::byte>> arriving_;  // where the payload goes: to the slot, or a landing
+  bool lands_ = false;                          // to a landing
   size_t filled_ = 0;
 };
 

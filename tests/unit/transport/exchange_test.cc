@@ -46,6 +46,19 @@ bool holds(const std::vector<std::byte>& bytes, std::span<const std::byte> wante
          (wanted.empty() || std::memcmp(bytes.data(), wanted.data(), wanted.size()) == 0);
 }
 
+// `bytes` in up to kPayloadPiecesMax pieces, some of them empty.
+std::vector<std::span<const std::byte>> cut(std::span<const std::byte> bytes,
+                                            std::mt19937_64& random) {
+  std::vector<std::span<const std::byte>> pieces;
+  for (size_t left = random() % kPayloadPiecesMax; left > 0; --left) {
+    const size_t step = random() % 4 == 0 ? random() % (bytes.size() + 1) : bytes.size() / left;
+    pieces.push_back(bytes.first(step));
+    bytes = bytes.subspan(step);
+  }
+  pieces.push_back(bytes);
+  return pieces;
+}
+
 size_t random_size(std::mt19937_64& random) {
   switch (random() % 8) {
     case 0:
@@ -150,7 +163,7 @@ TEST_P(ExchangeTest, LentBytesMayChangeOnceTheyAreSettled) {
       }
       const auto now = pattern(slice, bytes);
       lent.emplace_back(now.begin(), now.end());
-      link->send_lent(data_header(slice, bytes), slot, lent.back().data());
+      link->send_lent(data_header(slice, bytes), slot, cut(lent.back(), random));
       if (random() % 8 == 0) link->flush();
     }
     link->settle();

@@ -18,15 +18,33 @@ namespace {
 class Collector : public StreamSink {
  public:
   bool on_stream_message(InMessage message) override {
-    payloads.emplace_back(message.payload.begin(), message.payload.end());
+    const size_t chunk = message.header.chunk;
+    // A landing that is dropped on the way counts as none.
+    if (message.landed) {
+      EXPECT_EQ(message.payload.data(), landings[chunk].data());
+      payloads.push_back(landings[chunk]);
+    } else {
+      payloads.emplace_back(message.payload.begin(), message.payload.end());
+    }
+    landed += message.landed ? 1 : 0;
     return true;
   }
-  std::byte* stream_landing(const MessageHeader& header) override {
-    return header.chunk < landings.size() ? landings[header.chunk].data() : nullptr;
+  // Pieces of `piece_bytes`, one after another.
+  void find_stream_landing(const MessageHeader& header,
+                           std::vector<std::span<std::byte>>& pieces) override {
+    pieces.clear();
+    if (header.chunk >= landings.size()) return;
+    std::span<std::byte> room = landings[header.chunk];
+    for (; room.size() > piece_bytes; room = room.subspan(piece_bytes)) {
+      pieces.push_back(room.first(piece_bytes));
+    }
+    pieces.push_back(room);
   }
 
   std::vector<std::vector<std::byte>> payloads;
   std::vector<std::vector<std::byte>> landings;  // by chunk: where payloads shall go instead
+  size_t piece_bytes = size_t{1} << 20;
+  size_t landed = 0;
 };
 
 class TcpStreamTest : public ::testing::Test {
@@ -117,6 +135,37 @@ TEST_F(TcpStreamTest, MessagesInAnyPiecesArriveWhole) {
   }
   EXPECT_EQ(sink_.payloads, sent);
   EXPECT_TRUE(stream_->open() && !stream_->ended());
+}
+
+TEST_F(TcpStreamTest, LandingsInSeveralPiecesAreFilledUntilTheyAreDropped) {
+  sink_.piece_bytes = 1000;
+  std::vector<std::byte> all;
+  std::vector<std::vector<std::byte>> sent;
+  for (uint32_t i = 0; i < 40; ++i) {
+    const auto message = message_of(1 + random_() % (1000 * kPayloadPiecesMax), i);
+    sent.push_back(payload_of(message));
+    all.insert(all.end(), message.begin(), message.end());
+    sink_.landings.emplace_back(sent.back().size());
+  }
+  size_t drops = 0;
+  for (size_t at = 0; at < all.size();) {
+    const size_t step = std::min<size_t>(all.size() - at, 1 + random_() % (1u << random_() % 17));
+    write_all(all.data() + at, step);
+    at += step;
+    stream_->receive(sink_, 1 << 20);
+    if (random_() % 16 != 0) continue;
+    const size_t half_there = sink_.payloads.size();
+    stream_->drop_landing();
+    ++drops;
+    // Nothing of the rest may be written there.
+    if (half_there < sink_.landings.size()) {
+      std::ranges::fill(sink_.landings[half_there], std::byte{0xEE});
+    }
+  }
+  EXPECT_EQ(sink_.payloads, sent);
+  EXPECT_GT(drops, 0u);
+  EXPECT_LT(sink_.landed, sent.size());
+  EXPECT_GT(sink_.landed, 0u);
 }
 
 TEST_F(TcpStreamTest, AHeaderThatNobodyWritesEndsTheStream) {
