@@ -115,8 +115,7 @@ class Node final : public TransportSink {
 
   // TransportSink.
   void on_message(Link& link, InMessage message) override;
-  void find_landing(Link& link, const MessageHeader& header,
-                    std::vector<std::span<std::byte>>& pieces) override;
+  void find_landing(Link& link, const MessageHeader& header, Landing& landing) override;
   void on_link_down(Link& link, const Status& reason) override;
   void on_link_up(Link& link) override;
   void on_connect_failed(ProcessId peer, const Status& reason) override;

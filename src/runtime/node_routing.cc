@@ -32,9 +32,7 @@ void Node::on_message(Link& link, InMessage message) {
 }
 
 // As far as route_to_member() would let the message get.
-void Node::find_landing(Link& link, const MessageHeader& header,
-                        std::vector<std::span<std::byte>>& pieces) {
-  pieces.clear();
+void Node::find_landing(Link& link, const MessageHeader& header, Landing& landing) {
   if (header.kind != MessageKind::kData || header.via != 0) return;
   Member* const member = find_member(header.group, header.to_rank);
   const bool knows = member != nullptr && member->registered && header.from_rank < member->size() &&
@@ -42,8 +40,8 @@ void Node::find_landing(Link& link, const MessageHeader& header,
   if (!knows || member->places[header.from_rank].link != &link) return;
   for (const auto& operation : member->active) {
     if (operation->request().call != header.call || operation->done()) continue;
-    operation->find_landing(header, pieces);
-    any_landing_ |= !pieces.empty();
+    operation->find_landing(header, landing);
+    any_landing_ |= !landing.empty();
     return;
   }
 }

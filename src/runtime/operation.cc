@@ -243,7 +243,7 @@ void Operation::on_data(Node& node, InMessage message) {
 }
 
 // What on_data() would take, of a slice that is stored as it comes.
-void Operation::find_landing(const MessageHeader& got, std::vector<std::span<std::byte>>& pieces) {
+void Operation::find_landing(const MessageHeader& got, Landing& landing) {
   const bool is_large = got.payload_bytes >= kInPlaceBytesMin;
   if (resting_ || !is_large || got.phase != FlowPhase::kGather) return;
   const CompiledPlan& plan = *call_.plan;
@@ -260,7 +260,7 @@ void Operation::find_landing(const MessageHeader& got, std::vector<std::span<std
   call_.list_parts(role, got.slice, parts_);
   if (parts_.size() > kPayloadPiecesMax) return;
   for (const SlicePart& part : parts_) {
-    pieces.emplace_back(part.output, plan.codec->wire_bytes(part.count));
+    landing.emplace_back(part.output, plan.codec->wire_bytes(part.count));
   }
 }
 

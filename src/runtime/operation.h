@@ -109,8 +109,8 @@ class Operation final : public WorkImpl {
   void begin(Node& node);
   void on_message(Node& node, InMessage message);
   // Where a payload may be put that is about to arrive: in the caller's output, if it belongs there
-  // as it is; else no pieces are added.
-  void find_landing(const MessageHeader& header, std::vector<std::span<std::byte>>& pieces);
+  // as it is; else nothing is added.
+  void find_landing(const MessageHeader& header, Landing& landing);
   // Does what is possible now, a bounded amount; true if anything moved.
   bool advance(Node& node, int64_t now_ns);
   // Ends the call here and, by a notice, on the other ranks. No effect after the end.

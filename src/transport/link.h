@@ -88,13 +88,11 @@ class LinkSink {
  public:
   virtual ~LinkSink() = default;
   virtual void on_message(Link& link, InMessage message) = 0;
-  // Of a message whose payload is still to come: where to put it, in place of what `pieces` held,
-  // at most kPayloadPiecesMax of them with header.payload_bytes of room that keep from on_message()
-  // on what they got; none: nowhere in particular. A link need not ask. One that did gives the
-  // place up in drop_landings().
-  virtual void find_landing(Link& /*link*/, const MessageHeader& /*header*/,
-                            std::vector<std::span<std::byte>>& pieces) {
-    pieces.clear();
+  // Of a message whose payload is still to come: adds to `landing`, which is empty, where to put
+  // it: at most kPayloadPiecesMax pieces with header.payload_bytes of room that keep from
+  // on_message() on what they got; none: nowhere in particular. A link need not ask. One that did
+  // gives the place up in drop_landings().
+  virtual void find_landing(Link& /*link*/, const MessageHeader& /*header*/, Landing& /*landing*/) {
   }
   // The peer process is gone or broke the protocol; once, and nothing afterwards. Everything queued
   // has been dropped, every slot released.

@@ -4,14 +4,26 @@
 #include <cstring>
 
 namespace tersum {
+namespace {
 
-void copy_out(SourcePieces from, size_t skipped, std::byte* to, size_t bytes) {
-  each_piece(from, skipped, [&](std::span<const std::byte> piece) {
+template <typename Byte>
+void copy_each(std::span<const std::span<Byte>> from, size_t skipped, std::byte* to, size_t bytes) {
+  each_piece(from, skipped, [&](std::span<Byte> piece) {
     const size_t step = std::min(piece.size(), bytes);
     if (step > 0) std::memcpy(to, piece.data(), step);
     to += step;
     bytes -= step;
   });
+}
+
+}  // namespace
+
+void copy_out(SourcePieces from, size_t skipped, std::byte* to, size_t bytes) {
+  copy_each(from, skipped, to, bytes);
+}
+
+void copy_out(TargetPieces from, size_t skipped, std::byte* to, size_t bytes) {
+  copy_each(from, skipped, to, bytes);
 }
 
 void copy_in(TargetPieces to, size_t skipped, const std::byte* from, size_t bytes) {

@@ -13,6 +13,8 @@ namespace tersum {
 // To be read, and to be written.
 using SourcePieces = std::span<const std::span<const std::byte>>;
 using TargetPieces = std::span<const std::span<std::byte>>;
+// Where a payload that arrives goes.
+using Landing = std::vector<std::span<std::byte>>;
 
 // A payload in more pieces is better copied: each takes a place in a system call, for both of its
 // sides, and a slice of 64 KiB in as many has fewer than 1 KiB in each.
@@ -20,6 +22,7 @@ inline constexpr size_t kPayloadPiecesMax = 64;
 
 // Bytes skipped..skipped+bytes-1 of a payload, out of its pieces and into them.
 void copy_out(SourcePieces from, size_t skipped, std::byte* to, size_t bytes);
+void copy_out(TargetPieces from, size_t skipped, std::byte* to, size_t bytes);
 void copy_in(TargetPieces to, size_t skipped, const std::byte* from, size_t bytes);
 
 // Calls `take` with each piece, or what is left of it, behind the payload's first `skipped` bytes.

@@ -39,8 +39,7 @@ class SimLink final : public Link {
   struct Waiting {
     MessageHeader header;
     SlotRef slot;
-    std::vector<std::span<std::byte>> landing =
-        {};  // of the inbox's first: where half of it is already
+    Landing landing = {};  // of the inbox's first: where half of it is already
   };
   void begin_landing();
   void go_down(const Status& reason);

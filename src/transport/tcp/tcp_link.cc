@@ -110,10 +110,8 @@ bool TcpLink::on_stream_message(InMessage message) {
   return !down_;
 }
 
-void TcpLink::find_stream_landing(const MessageHeader& header,
-                                  std::vector<std::span<std::byte>>& pieces) {
-  pieces.clear();
-  if (*context_.sink != nullptr) (*context_.sink)->find_landing(*this, header, pieces);
+void TcpLink::find_stream_landing(const MessageHeader& header, Landing& landing) {
+  if (*context_.sink != nullptr) (*context_.sink)->find_landing(*this, header, landing);
 }
 
 void TcpLink::check_ends() {

@@ -42,8 +42,7 @@ class TcpLink final : public HostLink, private StreamSink {
 
  private:
   bool on_stream_message(InMessage message) override;
-  void find_stream_landing(const MessageHeader& header,
-                           std::vector<std::span<std::byte>>& pieces) override;
+  void find_stream_landing(const MessageHeader& header, Landing& landing) override;
   TcpStream& least_loaded();
   bool flush_streams();
   void check_ends();

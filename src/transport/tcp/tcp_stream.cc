@@ -250,8 +250,7 @@ bool TcpStream::begin_message(StreamSink& sink) {
 void TcpStream::drop_landing() {
   if (!lands_) return;
   const std::span<std::byte> room = slot_.bytes().first(header_.payload_bytes);
-  const std::vector<std::span<const std::byte>> landed(arriving_.begin(), arriving_.end());
-  copy_out(landed, 0, room.data(), filled_);
+  copy_out(TargetPieces(arriving_), 0, room.data(), filled_);
   arriving_.assign(1, room);
   lands_ = false;
 }

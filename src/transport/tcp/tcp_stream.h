@@ -26,8 +26,7 @@ class StreamSink {
   virtual ~StreamSink() = default;
   virtual bool on_stream_message(InMessage message) = 0;
   // As LinkSink::find_landing().
-  virtual void find_stream_landing(const MessageHeader& header,
-                                   std::vector<std::span<std::byte>>& pieces) = 0;
+  virtual void find_stream_landing(const MessageHeader& header, Landing& landing) = 0;
 };
 
 class TcpStream {
@@ -109,8 +108,8 @@ class TcpStream {
   bool in_payload_ = false;
   MessageHeader header_;
   SlotRef slot_;
-  std::vector<std::span<std::byte>> arriving_;  // where the payload goes: to the slot, or a landing
-  bool lands_ = false;                          // to a landing
+  Landing arriving_;    // where the payload goes: to the slot, or a landing
+  bool lands_ = false;  // to a landing
   size_t filled_ = 0;
 };
 

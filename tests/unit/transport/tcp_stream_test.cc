@@ -30,15 +30,13 @@ class Collector : public StreamSink {
     return true;
   }
   // Pieces of `piece_bytes`, one after another.
-  void find_stream_landing(const MessageHeader& header,
-                           std::vector<std::span<std::byte>>& pieces) override {
-    pieces.clear();
+  void find_stream_landing(const MessageHeader& header, Landing& landing) override {
     if (header.chunk >= landings.size()) return;
     std::span<std::byte> room = landings[header.chunk];
     for (; room.size() > piece_bytes; room = room.subspan(piece_bytes)) {
-      pieces.push_back(room.first(piece_bytes));
+      landing.push_back(room.first(piece_bytes));
     }
-    pieces.push_back(room);
+    landing.push_back(room);
   }
 
   std::vector<std::vector<std::byte>> payloads;
