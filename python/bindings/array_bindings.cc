@@ -84,6 +84,9 @@ std::pair<nb::object, std::string> view_capsule(const nb::object& capsule) {
 }  // namespace
 
 void bind_arrays(nb::module_& module) {
+  module.def("is_host_memory", is_host_memory, nb::arg("device_type"),
+             "Whether a CPU reads and writes memory of that DLPack device type: its own, and what "
+             "CUDA or ROCm have page-locked, as torch's pinned tensors.");
   module.def(
       "view_dlpack",
       [](nb::object capsule, bool writable) {

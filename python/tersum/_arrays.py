@@ -20,8 +20,7 @@ from tersum.errors import InvalidArgumentError, UnsupportedError
 #: Element types of collectives, by NumPy's names.
 DTYPES = ("float32", "bfloat16", "float16", "float64", "int32", "int64", "uint8")
 
-# Memory of the CPU: its own, and what CUDA or ROCm have page-locked, as torch's pinned tensors.
-_DLPACK_HOST = (1, 3, 11)
+# By DLPack's numbers, for messages.
 _DLPACK_DEVICES = {
     2: "CUDA",
     7: "Vulkan",
@@ -200,7 +199,7 @@ def _view_numpy(x: Buffer, name: str, *, writable: bool) -> tuple[Buffer, str]:
 def _view_dlpack(x: Any, name: str, *, writable: bool) -> tuple[Buffer, str]:
     try:
         kind, index = x.__dlpack_device__()
-        if int(kind) not in _DLPACK_HOST:
+        if not _core.is_host_memory(int(kind)):
             device = _DLPACK_DEVICES.get(int(kind), f"DLPack device type {int(kind)}")
             raise UnsupportedError(
                 f"{name} is in the memory of a device ({device} {index}); these collectives work "

@@ -1,71 +1,26 @@
-"""``tersum perf`` and ``tersum info``: usage errors, the table, the JSON, the plot, launchers."""
+"""``tersum perf`` and ``tersum info``: usage errors, the table, the JSON, the plot."""
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import shutil
-import signal
 import socket
-import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 import tersum
-from tersum.cli import main, shaped_link
+from tersum.cli import main
 from tersum.cli.byte_sizes import format_bytes, parse_bytes, size_range
 from tersum.cli.command_error import CommandError
 from tersum.cli.perf_bare import BareStream
 from tersum.cli.perf_case import on_lines
 from tersum.cli.perf_options import OPS
 
-ENVIRONMENT = {
-    **{k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "OMPI_", "PMI_"))},
-    "PYTHONPATH": str(Path(tersum.__file__).parent.parent),
-}
-COLUMNS = [
-    "library",
-    "op",
-    "dtype",
-    "count",
-    "bytes",
-    "codec",
-    "plan",
-    "transport",
-    "ranks",
-    "time_us",
-    "time_us_min",
-    "time_us_max",
-    "predicted_us",
-    "busbw_gb_s",
-    "wire_bytes",
-    "rel_error",
-    "wrong",
-    "core_distances_ns",
-]
-SMALL = ["--min-bytes", "4K", "--max-bytes", "16K", "--iters", "3", "--warmup", "1"]
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-
-def perf(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "tersum", "perf", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**ENVIRONMENT, **(env or {})},
-    )
-
-
-def rows_of(path: Path) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = json.loads(path.read_text())
-    return rows
+from perf_runs import COLUMNS, SMALL, perf, rows_of
 
 
 @pytest.mark.parametrize(
@@ -407,197 +362,6 @@ def test_plot(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
     done = perf("--json", str(tmp_path / "none" / "rows.json"), *SMALL)
     assert done.returncode == 1 and "cannot write" in done.stderr
-
-
-needs_links = pytest.mark.skipif(
-    shaped_link.unavailable_reason() is not None,
-    reason=f"no shaped links: {shaped_link.unavailable_reason()}",
-)
-
-
-@needs_links
-def test_link_rows_have_the_wire_bound(tmp_path: Path) -> None:
-    path = tmp_path / "rows.json"
-    done = perf(
-        *("--link", "200mbit", "--codec", "bf16,int8", "--json", str(path), "--iters", "3"),
-        *("--min-bytes", "1M", "--max-bytes", "1M", "--warmup", "1"),
-    )
-    assert done.returncode == 0, done.stderr
-    for row in rows_of(path):
-        assert list(row)[:-1] == [*COLUMNS[:-1], "link_bits_per_s", "wire_bound_us", "wire_ratio"]
-        assert list(row)[-1] == COLUMNS[-1]
-        assert row["link_bits_per_s"] == 200_000_000
-        bound = row["wire_bytes"] * 8 * 1514 / 1448 / 200e6 * 1e6
-        assert row["wire_bound_us"] == pytest.approx(bound)
-        # The wire was really used: not faster than the link (less the bucket), not much slower.
-        bucket_us = 73_728 * 8 / 200
-        assert row["time_us"] > bound - bucket_us
-        assert row["wire_ratio"] < 2
-        assert row["predicted_us"] == pytest.approx(bound, rel=0.1)
-
-
-@needs_links
-def test_int8_is_nearly_twice_as_fast_as_bf16_on_a_link(tmp_path: Path) -> None:
-    path = tmp_path / "rows.json"
-    tries: list[tuple[float, float]] = []
-    # 4 MiB of float32 are 88 ms of this wire as bf16 and 45 ms as int8; 1.97 by the bits. A machine
-    # that is busy elsewhere slows some calls and not others: the best of three tries counts, and of
-    # one the fastest call against the wire.
-    for _ in range(3):
-        done = perf(
-            *("--link", "200mbit", "--codec", "bf16,int8", "--json", str(path), "--iters", "7"),
-            *("--min-bytes", "4M", "--max-bytes", "4M", "--warmup", "2"),
-        )
-        assert done.returncode == 0, done.stderr
-        bf16, int8 = rows_of(path)
-        assert (bf16["codec"], int8["codec"]) == ("bf16", "int8/128")
-        fastest = int8["time_us_min"] / int8["wire_bound_us"]
-        tries.append((bf16["time_us"] / int8["time_us"], fastest))
-        if tries[-1][0] >= 1.85 and tries[-1][1] <= 1.1:
-            return
-    pytest.fail(f"times of bf16 over int8, and int8's over its wire's: {tries}")
-
-
-def test_link_without_root_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert main(["perf", "--link", "1gbit", *SMALL]) == 1
-    assert "run as root" in capsys.readouterr().err
-
-
-def test_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
-    arguments = ["--iters", "100000", "--max-bytes", "64K", "--ranks", "3"]
-    child = subprocess.Popen(
-        [sys.executable, "-m", "tersum", "perf", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=ENVIRONMENT,
-    )
-    assert child.stdout is not None
-    child.stdout.readline()  # the heading: the ranks are being started
-    deadline = time.monotonic() + 20
-    while len(_workers(child.pid)) < 3 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    workers = _workers(child.pid)
-    assert len(workers) == 3
-    child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=20)
-    assert child.returncode == 130 and "interrupted" in err
-    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
-
-
-def test_ctrl_c_while_a_rank_is_started_leaves_no_process(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    started: list[subprocess.Popen[bytes]] = []
-
-    class Interrupted(subprocess.Popen[bytes]):
-        def __init__(self, *arguments: Any, **options: Any) -> None:
-            super().__init__(*arguments, **options)
-            started.append(self)
-            signal.raise_signal(signal.SIGINT)  # the process is there, and nobody knows of it yet
-
-    monkeypatch.setattr(subprocess, "Popen", Interrupted)
-    before = signal.getsignal(signal.SIGINT)
-    assert main(["perf", "--iters", "100000", "--max-bytes", "64K", "--ranks", "3"]) == 130
-    assert "interrupted" in capsys.readouterr().err
-    assert [child.returncode for child in started] == [-signal.SIGKILL]
-    assert signal.getsignal(signal.SIGINT) is before
-
-
-def _workers(parent: int) -> list[int]:
-    path = Path(f"/proc/{parent}/task/{parent}/children")
-    try:
-        return [int(pid) for pid in path.read_text().split()]
-    except OSError:
-        return []
-
-
-def test_a_failing_rank_is_reported() -> None:
-    done = perf("--timeout-ms", "1", "--max-bytes", "64M", *SMALL[4:], "--min-bytes", "64M")
-    assert done.returncode == 1
-    assert "rank" in done.stderr and "Traceback" not in done.stderr
-
-
-def test_more_than_there_is_memory_for() -> None:
-    done = perf("--min-bytes", "4194304G", "--max-bytes", "4194304G", "--codec", "exact")
-    assert done.returncode == 1
-    assert "pass a smaller --max-bytes" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_joins_a_launcher(tmp_path: Path) -> None:
-    path = tmp_path / "rows.json"
-    job = f"test-{os.getpid()}"
-    ranks = []
-    for rank in range(2):
-        place = {
-            "OMPI_COMM_WORLD_RANK": str(rank),
-            "OMPI_COMM_WORLD_SIZE": "2",
-            "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
-            "PMIX_NAMESPACE": job,
-        }
-        ranks.append(
-            subprocess.Popen(
-                [sys.executable, "-m", "tersum", "perf", "--json", str(path), *SMALL],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                env={**ENVIRONMENT, **place},
-            )
-        )
-    outputs = [child.communicate(timeout=60) for child in ranks]
-    assert [child.returncode for child in ranks] == [0, 0], outputs
-    assert outputs[0][0] and not outputs[1][0]  # rank 0 speaks for all
-    assert len(rows_of(path)) == 2
-
-
-def test_joins_torchrun(tmp_path: Path) -> None:
-    pytest.importorskip("torch", reason="torch is not installed")
-    path = tmp_path / "rows.json"
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"),
-            *("--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0"),
-            *("-m", "tersum", "perf", "--json", str(path), "--compare", "gloo", *SMALL),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-        env=ENVIRONMENT,
-    )
-    assert done.returncode == 0, done.stderr
-    assert [row["library"] for row in rows_of(path)] == ["tersum", "gloo"] * 2
-
-
-def test_joins_mpirun(tmp_path: Path) -> None:
-    if shutil.which("mpirun") is None:
-        pytest.skip("mpirun is not installed (Debian: openmpi-bin)")
-    path = tmp_path / "rows.json"
-    done = subprocess.run(
-        [
-            *("mpirun", "--oversubscribe", "-np", "2"),
-            *(sys.executable, "-m", "tersum", "perf", "--json", str(path), *SMALL),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-        # As a user of MPI may be root in a container; Open MPI asks twice.
-        env={
-            **ENVIRONMENT,
-            "OMPI_ALLOW_RUN_AS_ROOT": "1",
-            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        },
-    )
-    assert done.returncode == 0, done.stderr
-    rows = rows_of(path)
-    # One group of two: two groups of one would each have written rows, with no wire between ranks.
-    assert [row["ranks"] for row in rows] == [2, 2]
-    assert all(row["wire_bytes"] > 0 for row in rows)
 
 
 def test_info_tells_what_it_sees(capsys: pytest.CaptureFixture[str]) -> None:
