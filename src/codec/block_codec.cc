@@ -34,6 +34,7 @@ class BlockCodec final : public Codec {
   [[nodiscard]] DataType value_type() const override { return type_; }
   [[nodiscard]] uint32_t block() const override { return format_.block; }
   [[nodiscard]] bool lossless() const override { return false; }
+  [[nodiscard]] bool takes_parts() const override { return true; }
   [[nodiscard]] size_t wire_bytes(size_t count) const override {
     return slice_bytes(format_, count);
   }
@@ -52,6 +53,11 @@ class BlockCodec final : public Codec {
   }
   void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
                    const SlicePlace& place) const override;
+  void encode_part(const void* values, const SliceCut& cut, std::byte* wire,
+                   const SlicePlace& place) const override;
+  void combine_part(std::span<const std::byte* const> wires, const void* own, size_t own_index,
+                    const SliceCut& cut, const CombineFinish& finish, std::byte* wire_out,
+                    void* values_out, const SlicePlace& place) const override;
   bool stream(const std::byte* wire, size_t count, void* values) const override;
   [[nodiscard]] const ElementFormat* element_format() const override {
     return general_->element_format();
@@ -81,6 +87,11 @@ class BlockCodec final : public Codec {
   [[nodiscard]] bool has_long_rest(size_t count) const {
     return count % format_.block > 12 + count / 128;
   }
+  void check_cut(const SliceCut& cut, const SlicePlace& place) const {
+    TERSUM_CHECK(cut.count % format_.block == 0 && cut.begin % format_.block == 0);
+    TERSUM_CHECK(cut.part % format_.block == 0 && cut.begin + cut.part <= cut.count);
+    TERSUM_CHECK(!place.added.is_any());
+  }
   // decode_part() by a kernel for the whole blocks.
   void decode_by(decltype(BlockKernels::decode_blocks) decode_blocks, const std::byte* wire,
                  size_t count, size_t begin, size_t part, void* values) const;
@@ -98,6 +109,25 @@ void BlockCodec::decode_part(const std::byte* wire, size_t count, size_t begin, 
   TERSUM_CHECK(begin % format_.block == 0 && begin + part <= count);
   TERSUM_CHECK(part % format_.block == 0 || begin + part == count);
   decode_by(block_kernels(format_).decode_blocks, wire, count, begin, part, values);
+}
+
+void BlockCodec::encode_part(const void* values, const SliceCut& cut, std::byte* wire,
+                             const SlicePlace& place) const {
+  check_cut(cut, place);
+  block_kernels(format_).encode_blocks(format_, values, cut.count, cut.begin / format_.block,
+                                       cut.part / format_.block, wire);
+}
+
+void BlockCodec::combine_part(std::span<const std::byte* const> wires, const void* own,
+                              size_t own_index, const SliceCut& cut, const CombineFinish& finish,
+                              std::byte* wire_out, void* values_out,
+                              const SlicePlace& place) const {
+  check_cut(cut, place);
+  CombineArgs args =
+      checked_combine_args(wires, own, own_index, cut.part, finish, wire_out, values_out);
+  args.slice_count = cut.count;
+  args.slice_begin = cut.begin;
+  block_kernels(format_).combine(format_, args);
 }
 
 bool BlockCodec::stream(const std::byte* wire, size_t count, void* values) const {

@@ -93,6 +93,13 @@ struct SlicePlace {
   const uint16_t* held = nullptr;
 };
 
+// Values begin..begin+part-1 of a slice of `count`: whole blocks, in a slice of whole blocks.
+struct SliceCut {
+  size_t count = 0;
+  size_t begin = 0;
+  size_t part = 0;
+};
+
 class OutlierPlaces;
 class SharedSums;
 struct ElementFormat;
@@ -111,10 +118,9 @@ class Codec {
   [[nodiscard]] virtual bool lossless() const = 0;
   // True when a slice's wire is the bytes of its values, as they lie in memory.
   [[nodiscard]] virtual bool wire_is_values() const { return false; }
-  // True when every value is coded by itself, into wire_bytes(1) bytes: then pieces of a slice may
-  // be encoded, combined and decoded one by one, with the bits of the whole. block() is 1, and
-  // sums travel as contributions do.
-  [[nodiscard]] virtual bool codes_values_alone() const { return false; }
+  // True when a slice may also be coded part by part, with the bits of the whole: encode_part() and
+  // combine_part() are there, and sums travel as contributions do.
+  [[nodiscard]] virtual bool takes_parts() const { return false; }
   // Bytes of a slice of `count` values. Additive over slices cut at multiples of block(), but for
   // what some formats have once a slice.
   [[nodiscard]] virtual size_t wire_bytes(size_t count) const = 0;
@@ -169,6 +175,14 @@ class Codec {
   // `begin` is a multiple of block(); so is `part`, or it is the rest of the slice.
   virtual void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,
                            void* values, const SlicePlace& place = {}) const = 0;
+  // Of a codec that takes_parts(): encode() and combine() of part of a slice. The wires are the
+  // whole slice's, and so is `place`; values, `own` and `values_out` begin with the part's first.
+  virtual void encode_part(const void* values, const SliceCut& cut, std::byte* wire,
+                           const SlicePlace& place = {}) const;
+  virtual void combine_part(std::span<const std::byte* const> wires, const void* own,
+                            size_t own_index, const SliceCut& cut, const CombineFinish& finish,
+                            std::byte* wire_out, void* values_out,
+                            const SlicePlace& place = {}) const;
   // How many values decode_part() had best be asked for at once by who copies them on: these stay
   // in L1.
   [[nodiscard]] virtual size_t part_values() const { return 4096; }

@@ -21,7 +21,7 @@ inline CombineArgs checked_combine_args(std::span<const std::byte* const> wires,
   args.wire_count = wires.size();
   args.own = own;
   args.own_index = own_index;
-  args.count = count;
+  args.count = args.slice_count = count;
   args.finish = {finish.op, finish.divisor};
   args.wire_out = wire_out;
   args.values_out = values_out;

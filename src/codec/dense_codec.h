@@ -20,7 +20,7 @@ class DenseCodec : public Codec {
   [[nodiscard]] const CodecSpec& spec() const override { return spec_; }
   [[nodiscard]] DataType value_type() const override { return format_.type; }
   [[nodiscard]] uint32_t block() const override { return 1; }
-  [[nodiscard]] bool codes_values_alone() const override { return true; }
+  [[nodiscard]] bool takes_parts() const override { return true; }
   [[nodiscard]] size_t wire_bytes(size_t count) const override {
     return dense_wire_bytes(format_, count);
   }
@@ -43,6 +43,20 @@ class DenseCodec : public Codec {
     TERSUM_CHECK(begin + part <= count);
     decode(wire + dense_wire_bytes(format_, begin), part, values, place);
   }
+  void encode_part(const void* values, const SliceCut& cut, std::byte* wire,
+                   const SlicePlace& place) const override {
+    encode(values, cut.part, wire + dense_wire_bytes(format_, cut.begin), behind(place, cut.begin));
+  }
+  void combine_part(std::span<const std::byte* const> wires, const void* own, size_t own_index,
+                    const SliceCut& cut, const CombineFinish& finish, std::byte* wire_out,
+                    void* values_out, const SlicePlace& place) const override {
+    const size_t offset = dense_wire_bytes(format_, cut.begin);
+    thread_local std::vector<const std::byte*> part_wires;
+    shift(wires, offset, part_wires);
+    std::byte* const part_out = wire_out == nullptr ? nullptr : wire_out + offset;
+    combine(part_wires, own, own_index, cut.part, finish, part_out, values_out,
+            behind(place, cut.begin));
+  }
   void combine(std::span<const std::byte* const> wires, const void* own, size_t own_index,
                size_t count, const CombineFinish& finish, std::byte* wire_out, void* values_out,
                const SlicePlace& place) const override {
@@ -52,11 +66,9 @@ class DenseCodec : public Codec {
       return dense_kernels(format_).combine(format_, args);
     }
     thread_local std::vector<const std::byte*> tile_wires;
-    tile_wires.resize(wires.size());
     with_sums(own, count, place, [&](size_t at, size_t here, const std::byte* sums) {
       const size_t offset = dense_wire_bytes(format_, at);
-      std::transform(wires.begin(), wires.end(), tile_wires.begin(),
-                     [=](const std::byte* wire) { return wire + offset; });
+      shift(wires, offset, tile_wires);
       CombineArgs tile = args;
       tile.wires = tile_wires.data();
       tile.own = sums;
@@ -70,6 +82,16 @@ class DenseCodec : public Codec {
   }
 
  private:
+  static SlicePlace behind(SlicePlace place, size_t values) {
+    place.first += values;
+    return place;
+  }
+  static void shift(std::span<const std::byte* const> wires, size_t offset,
+                    std::vector<const std::byte*>& shifted) {
+    shifted.resize(wires.size());
+    std::transform(wires.begin(), wires.end(), shifted.begin(),
+                   [=](const std::byte* wire) { return wire + offset; });
+  }
   // Calls use(at, here, sums) for runs of the slice's values with what is added to them: `here` of
   // them from number `at` on, rounded to the value type.
   template <class Use>

@@ -119,7 +119,7 @@ Status CoalescedCall::start(int64_t default_timeout_ms) {
   TERSUM_RETURN_IF_ERROR(check(tensors_, options_));
   const Result<const Codec*> codec = find_codec(codec_, type_, op_);
   if (!codec.ok()) return codec.status();
-  alone_ = codec.value()->codes_values_alone();
+  takes_parts_ = codec.value()->takes_parts();
   make_buckets(codec.value()->block());
   checksum_ = make_checksum();
   if (buckets_.size() >= size_t{1} << kBucketBits) {
@@ -177,23 +177,37 @@ bool CoalescedCall::lies_packed(const Bucket& bucket) const {
   return in == out || in + bytes <= out || out + bytes <= in;
 }
 
-void CoalescedCall::pack(const Bucket& bucket, std::byte* to) const {
+// How many of a tensor's first values are not copied: all whole blocks where tensors lie apart.
+size_t CoalescedCall::values_in_place(const TensorRef& tensor, bool apart) const {
+  return apart ? tensor.count / block_ * block_ : 0;
+}
+
+void CoalescedCall::pack(const Bucket& bucket, bool apart, std::byte* to) const {
   const size_t value_bytes = element_bytes(type_);
   for (uint32_t i = bucket.first; i < bucket.last; ++i) {
     const TensorRef& tensor = tensors_[order_[i]];
+    const size_t skipped = values_in_place(tensor, apart) * value_bytes;
     const size_t bytes = tensor.count * value_bytes;
     const size_t padded = padded_count(tensor) * value_bytes;
-    std::memcpy(to, tensor.input, bytes);
-    std::memset(to + bytes, 0, padded - bytes);
+    if (bytes > skipped) {
+      std::memcpy(to + skipped, static_cast<const std::byte*>(tensor.input) + skipped,
+                  bytes - skipped);
+      std::memset(to + bytes, 0, padded - bytes);
+    }
     to += padded;
   }
 }
 
-void CoalescedCall::unpack(const Bucket& bucket, const std::byte* from) const {
+void CoalescedCall::unpack(const Bucket& bucket, bool apart, const std::byte* from) const {
   const size_t value_bytes = element_bytes(type_);
   for (uint32_t i = bucket.first; i < bucket.last; ++i) {
     const TensorRef& tensor = tensors_[order_[i]];
-    std::memcpy(tensor.output, from, tensor.count * value_bytes);
+    const size_t skipped = values_in_place(tensor, apart) * value_bytes;
+    const size_t bytes = tensor.count * value_bytes;
+    if (bytes > skipped) {
+      std::memcpy(static_cast<std::byte*>(tensor.output) + skipped, from + skipped,
+                  bytes - skipped);
+    }
     from += padded_count(tensor) * value_bytes;
   }
 }
@@ -221,36 +235,43 @@ bool CoalescedCall::lies_apart(const Bucket& bucket) const {
          }) == ranges.end();
 }
 
-void CoalescedCall::list_parts(const Bucket& bucket, std::vector<ArrayPart>& parts) const {
-  TERSUM_CHECK(block_ == 1);
-  parts.clear();
-  parts.reserve(bucket.last - bucket.first);
+// The whole blocks of each tensor where they are, and what is left of it in scratch.
+void CoalescedCall::list_parts(const Bucket& bucket, Slot& slot) const {
+  const size_t value_bytes = element_bytes(type_);
+  slot.parts.reserve(bucket.last - bucket.first);
   size_t begin = 0;
   for (uint32_t i = bucket.first; i < bucket.last; ++i) {
     const TensorRef& tensor = tensors_[order_[i]];
-    parts.push_back({static_cast<const std::byte*>(tensor.input),
-                     static_cast<std::byte*>(tensor.output), begin, begin + tensor.count});
-    begin += tensor.count;
+    const size_t rest = begin + values_in_place(tensor, true);
+    const size_t end = begin + padded_count(tensor);
+    if (rest > begin) {
+      slot.parts.push_back({static_cast<const std::byte*>(tensor.input),
+                            static_cast<std::byte*>(tensor.output), begin, rest});
+    }
+    if (end > rest) {
+      std::byte* const copy = slot.scratch.get() + rest * value_bytes;
+      slot.parts.push_back({copy, copy, rest, end});
+    }
+    begin = end;
   }
 }
 
 // Where the bucket's call finds its values: in the tensors if that is possible, else in scratch.
 void CoalescedCall::place_values(const Bucket& bucket, Slot& slot, CallArguments& arguments) {
-  slot.packed = false;
   slot.parts.clear();
   const bool lies = bucket.direct || (bucket.values > 0 && lies_packed(bucket));
-  const bool apart = !lies && bucket.values > 0 && alone_ && lies_apart(bucket);
-  if (lies || apart) {
-    arguments.input = tensors_[order_[bucket.first]].input;
-    arguments.output = tensors_[order_[bucket.first]].output;
-    if (apart) list_parts(bucket, slot.parts);
-    arguments.parts = slot.parts;
-    return;
+  slot.apart = !lies && bucket.values > 0 && takes_parts_ && lies_apart(bucket);
+  slot.packed = bucket.values > 0 && !lies && !(slot.apart && block_ == 1);
+  if (slot.packed || bucket.values == 0) {
+    if (!slot.scratch) slot.scratch = scratch_->take();
+    pack(bucket, slot.apart, slot.scratch.get());
+    arguments.input = arguments.output = slot.scratch.get();
   }
-  slot.packed = bucket.values > 0;
-  if (!slot.scratch) slot.scratch = scratch_->take();
-  pack(bucket, slot.scratch.get());
-  arguments.input = arguments.output = slot.scratch.get();
+  if (!lies && !slot.apart) return;
+  arguments.input = tensors_[order_[bucket.first]].input;
+  arguments.output = tensors_[order_[bucket.first]].output;
+  if (slot.apart) list_parts(bucket, slot);
+  arguments.parts = slot.parts;
 }
 
 // Starts the next bucket, if there is one, in this idle slot.
@@ -295,7 +316,7 @@ void CoalescedCall::on_bucket_end(void* slot, const Status& status) {
 
 void CoalescedCall::bucket_ended(Slot& slot, const Status& status) {
   const Bucket& bucket = buckets_[slot.bucket];
-  if (status.ok() && slot.packed) unpack(bucket, slot.scratch.get());
+  if (status.ok() && slot.packed) unpack(bucket, slot.apart, slot.scratch.get());
   bool first_failure = false;
   bool launches = true;
   {

@@ -3,8 +3,9 @@
 // Small tensors follow one another in buckets of kBucketBytes, each beginning at a block of the
 // codec so that none shares a scale with its neighbour. Large ones travel as calls of their own. A
 // bucket's values are copied into pooled scratch and out of it, unless its tensors lie in memory as
-// they would there, or the format codes every value alone and they are not tiny: then they are read
-// and written where they are. That is each rank's own affair: what travels is the same. The first
+// they would there, or the codec takes parts and they are not tiny: then they are read and written
+// where they are, but for the last few values of a tensor that are no whole block. That is each
+// rank's own affair: what travels is the same. The first
 // bucket is an ordinary call of the communicator and thereby matched by order; its descriptor
 // carries a checksum of all lengths, so ranks whose lists differ hear of it there. The others run
 // in the lane of all ranks under keys made from its number.
@@ -69,7 +70,8 @@ class CoalescedCall final : public WorkImpl, public std::enable_shared_from_this
   struct Slot {
     CoalescedCall* call = nullptr;
     size_t bucket = 0;
-    bool packed = false;  // its tensors were copied to scratch
+    bool apart = false;   // its tensors are read and written in parts, where they are
+    bool packed = false;  // its values, or else the last few of each tensor, were copied to scratch
     std::vector<ArrayPart> parts;
     ScratchPool::Block scratch;
     std::shared_ptr<Operation> operation;
@@ -83,10 +85,11 @@ class CoalescedCall final : public WorkImpl, public std::enable_shared_from_this
   [[nodiscard]] size_t padded_count(const TensorRef& tensor) const;
   [[nodiscard]] bool lies_packed(const Bucket& bucket) const;
   [[nodiscard]] bool lies_apart(const Bucket& bucket) const;
-  void list_parts(const Bucket& bucket, std::vector<ArrayPart>& parts) const;
+  [[nodiscard]] size_t values_in_place(const TensorRef& tensor, bool apart) const;
+  void list_parts(const Bucket& bucket, Slot& slot) const;
   void place_values(const Bucket& bucket, Slot& slot, CallArguments& arguments);
-  void pack(const Bucket& bucket, std::byte* to) const;
-  void unpack(const Bucket& bucket, const std::byte* from) const;
+  void pack(const Bucket& bucket, bool apart, std::byte* to) const;
+  void unpack(const Bucket& bucket, bool apart, const std::byte* from) const;
   static void on_bucket_end(void* slot, const Status& status);
   void bucket_ended(Slot& slot, const Status& status);
   void end_others(const Status& status);
@@ -103,7 +106,7 @@ class CoalescedCall final : public WorkImpl, public std::enable_shared_from_this
   CallOptions options_;
   int64_t deadline_ns_ = 0;
   size_t block_ = 1;
-  bool alone_ = false;  // as Codec::codes_values_alone()
+  bool takes_parts_ = false;  // as Codec's
   std::vector<uint32_t> order_;
   std::vector<Bucket> buckets_;
   uint64_t checksum_ = 0;  // of all lengths

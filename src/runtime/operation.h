@@ -70,8 +70,8 @@ struct CallRequest {
   int64_t timeout_ms = 0;
   uint64_t call = 0;     // sequence number or key
   uint64_t tensors = 0;  // checksum of what the array is made of; 0: one array
-  // As PlanArrays::parts; lives until the call has ended. Only of a sum of values that are coded
-  // alone, without a site.
+  // As PlanArrays::parts; lives until the call has ended. Only of a sum with a codec that
+  // takes parts, of whole blocks each, without a site.
   std::span<const ArrayPart> parts = {};
   size_t channels = 0;    // of a call that is flattened, or teaches them; 0: it is none
   uint64_t site = 0;      // where it is flattened, or learns a clip or levels

@@ -14,16 +14,6 @@ namespace {
 // Fetching the few lines of less takes no longer than waiting for streamed ones.
 constexpr size_t kStreamedBytesMin = 2048;
 
-SlicePlace behind(SlicePlace place, size_t values) {
-  place.first += values;
-  return place;
-}
-
-// Where a piece lies in a slice's payload. Formats with bytes for no values have no pieces.
-size_t offset_of(const Codec& codec, const SlicePart& part) {
-  return part.first == 0 ? 0 : codec.wire_bytes(part.first);
-}
-
 }  // namespace
 
 // A payload is written once for all that read it: as suits the farthest.
@@ -81,14 +71,17 @@ void Operation::encode(const PlanRun& run, const ChunkRole& role, const FlowRang
   const Codec& codec = *run.plan->codec;
   const SlicePlace place = place_of(run, role, slice);
   const bool past_caches = streams(run, outs, payload.size());
+  const size_t count = run.plan->slice_count(role, slice);
   run.list_parts(role, slice, parts_);
-  if (past_caches && parts_.size() == 1) {
-    streamed_.encode(codec, parts_.front().input, parts_.front().count, payload, place);
+  const bool whole = parts_.size() == 1;
+  if (whole && past_caches) {
+    streamed_.encode(codec, parts_.front().input, count, payload, place);
+  } else if (whole) {
+    codec.encode(parts_.front().input, count, payload.data(), place);
   } else {
     std::byte* const wire = past_caches ? streamed_.room(payload.size()) : payload.data();
     for (const SlicePart& part : parts_) {
-      codec.encode(part.input, part.count, wire + offset_of(codec, part),
-                   behind(place, part.first));
+      codec.encode_part(part.input, {count, part.first, part.count}, wire, place);
     }
     if (past_caches) streamed_.write(payload);
   }
@@ -117,28 +110,25 @@ void Operation::add_up(PlanRun& run, const ChunkRole& role, const FlowRange& out
   bytes_streamed_ += payload.size();
 }
 
-// Of what wires_ points to, which moves on with the pieces.
+// Of what wires_ points to.
 void Operation::combine(const PlanRun& run, const ChunkRole& role, uint32_t slice,
                         const CombineSides& sides, const CombineFinish& finish,
                         std::byte* wire_out) {
   const Codec& codec = *run.plan->codec;
   const SlicePlace place = place_of(run, role, slice);
-  const bool past_cache = run.past_cache();
-  size_t passed = 0;  // bytes of every wire
+  const size_t count = run.plan->slice_count(role, slice);
   run.list_parts(role, slice, parts_);
   for (const SlicePart& part : parts_) {
-    const size_t offset = offset_of(codec, part);
-    for (const std::byte*& arrived : wires_) arrived += offset - passed;
-    passed = offset;
     const std::byte* const own = sides.reads_own ? part.input : nullptr;
     std::byte* const values_out = sides.stores ? part.output : nullptr;
-    std::byte* const wire = wire_out == nullptr ? nullptr : wire_out + offset;
-    const SlicePlace here = behind(place, part.first);
-    if (past_cache) {
-      combine_past_cache(codec, wires_, own, sides.own_index, part.count, finish, wire, values_out,
-                         here, decoded_);
+    if (part.count < count) {
+      codec.combine_part(wires_, own, sides.own_index, {count, part.first, part.count}, finish,
+                         wire_out, values_out, place);
+    } else if (run.past_cache()) {
+      combine_past_cache(codec, wires_, own, sides.own_index, count, finish, wire_out, values_out,
+                         place, decoded_);
     } else {
-      codec.combine(wires_, own, sides.own_index, part.count, finish, wire, values_out, here);
+      codec.combine(wires_, own, sides.own_index, count, finish, wire_out, values_out, place);
     }
   }
 }
@@ -148,15 +138,15 @@ void Operation::decode(const PlanRun& run, const ChunkRole& role, uint32_t slice
                        const std::byte* wire) {
   const Codec& codec = run.plan->codec_of(FlowPhase::kGather);
   const SlicePlace place = place_of(run, role, slice);
-  const bool past_cache = run.past_cache();
+  const size_t count = run.plan->slice_count(role, slice);
   run.list_parts(role, slice, parts_);
   for (const SlicePart& part : parts_) {
-    const std::byte* const from = wire + offset_of(codec, part);
-    const SlicePlace here = behind(place, part.first);
-    if (past_cache) {
-      decode_past_cache(codec, from, part.count, part.output, here, decoded_);
+    if (part.count < count) {
+      codec.decode_part(wire, count, part.first, part.count, part.output, place);
+    } else if (run.past_cache()) {
+      decode_past_cache(codec, wire, count, part.output, place, decoded_);
     } else {
-      codec.decode(from, part.count, part.output, here);
+      codec.decode(wire, count, part.output, place);
     }
   }
 }

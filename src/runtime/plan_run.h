@@ -20,7 +20,7 @@
 
 namespace tersum {
 
-// A piece of an array that lies in memory by itself, in input and output alike.
+// A piece of an array that lies in memory by itself, in input and output alike: whole blocks.
 struct ArrayPart {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;

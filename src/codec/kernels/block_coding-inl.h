@@ -67,10 +67,14 @@ struct Group {
 template <int kBits, class Format>
 class GroupEncoder {
  public:
-  // A slice of `count` values. `values`: where the decoding of the wire goes, or null.
-  HWY_INLINE GroupEncoder(const BlockFormat& format, size_t count, std::byte* wire,
+  // Blocks from number `first` on of a slice of `count` values; groups count theirs from there.
+  // `values`: where the decoding of the wire goes, or null.
+  HWY_INLINE GroupEncoder(const BlockFormat& format, size_t count, size_t first, std::byte* wire,
                           std::byte* values)
-      : format_(format), wire_(wire), codes_(wire + code_offset(format, count, 0)), out_(values) {}
+      : format_(format),
+        scales_(wire + first * kScaleBytes),
+        codes_(wire + code_offset(format, count, first)),
+        out_(values) {}
 
   // The group that the next push() takes: everything in it is to be filled, but `tile` only if it
   // is used.
@@ -87,7 +91,7 @@ class GroupEncoder {
 
  private:
   HWY_INLINE void encode(const Group& group) const {
-    std::byte* const scales = wire_ + group.first * kScaleBytes;
+    std::byte* const scales = scales_ + group.first * kScaleBytes;
     if (group.blocks == kGroupBlocks) {
       std::memcpy(scales, group.scales.wire, kGroupBlocks * kScaleBytes);
     } else {
@@ -104,7 +108,7 @@ class GroupEncoder {
   }
 
   const BlockFormat& format_;
-  std::byte* wire_;
+  std::byte* scales_;
   std::byte* codes_;
   std::byte* out_;
   size_t pushed_ = 0;
@@ -120,16 +124,15 @@ HWY_INLINE void load_tile(const std::byte* HWY_RESTRICT from, size_t count,
 }
 
 template <int kBits, class Format>
-HWY_NOINLINE void encode_slice(const BlockFormat& format, const void* values, size_t count,
-                               std::byte* wire) {
+HWY_NOINLINE void encode_whole_blocks(const BlockFormat& format, const void* values, size_t count,
+                                      size_t first, size_t blocks, std::byte* wire) {
   const size_t block = format.block;
-  const size_t whole = count / block;
   const size_t step = group_blocks(format);
-  GroupEncoder<kBits, Format> encoder(format, count, wire, nullptr);
-  for (size_t b = 0; b < whole; b += step) {
+  GroupEncoder<kBits, Format> encoder(format, count, first, wire, nullptr);
+  for (size_t b = 0; b < blocks; b += step) {
     Group& group = encoder.next();
     group.first = b;
-    group.blocks = std::min(step, whole - b);
+    group.blocks = std::min(step, blocks - b);
     const auto* const bytes = static_cast<const std::byte*>(values) + b * block * Format::kBytes;
     if constexpr (Format::kBytes == 4) {
       group.values = reinterpret_cast<const float*>(bytes);
@@ -141,6 +144,13 @@ HWY_NOINLINE void encode_slice(const BlockFormat& format, const void* values, si
     encoder.push();
   }
   encoder.finish();
+}
+
+template <int kBits, class Format>
+void encode_slice(const BlockFormat& format, const void* values, size_t count, std::byte* wire) {
+  const size_t block = format.block;
+  const size_t whole = count / block;
+  encode_whole_blocks<kBits, Format>(format, values, count, 0, whole, wire);
   if (whole * block < count) encode_slice_block(format, values, count, whole, wire);
 }
 

@@ -272,8 +272,9 @@ class GroupSum {
   }
   HWY_INLINE WireTerm<kBits> wire(size_t index) const {
     const std::byte* const from = args_.wires[index];
-    return WireTerm<kBits>(from + first_ * kScaleBytes,
-                           from + code_offset(format_, args_.count, first_));
+    const size_t first = first_slice_block(format_, args_) + first_;
+    return WireTerm<kBits>(from + first * kScaleBytes,
+                           from + code_offset(format_, args_.slice_count, first));
   }
   // first + wires begin..end-1, to the tile if more follows.
   template <class First, class Sink>
@@ -331,8 +332,8 @@ HWY_INLINE void combine_to_wire(const BlockFormat& format, const CombineArgs& ar
   const VectorFinish finish(args.finish);
   const size_t whole = args.count / format.block;
   const size_t step = group_blocks(format);
-  GroupEncoder<kBits, Format> encoder(format, args.count, args.wire_out,
-                                      static_cast<std::byte*>(args.values_out));
+  GroupEncoder<kBits, Format> encoder(format, args.slice_count, first_slice_block(format, args),
+                                      args.wire_out, static_cast<std::byte*>(args.values_out));
   for (size_t b = 0; b < whole; b += step) {
     Group& group = encoder.next();
     group.first = b;

@@ -15,9 +15,12 @@ namespace tersum {
 
 struct BlockKernels {
   void (*encode)(const BlockFormat& format, const void* values, size_t count, std::byte* wire);
+  // Blocks first..first+blocks-1, all whole, of a slice of `count` values; the first value comes
+  // from `values`.
+  void (*encode_blocks)(const BlockFormat& format, const void* values, size_t count, size_t first,
+                        size_t blocks, std::byte* wire);
   void (*decode)(const BlockFormat& format, const std::byte* wire, size_t count, void* values);
-  // Blocks first..first+blocks-1, all whole, of a slice of `count` values; the first value goes to
-  // `values`.
+  // As encode_blocks(); the first value goes to `values`.
   void (*decode_blocks)(const BlockFormat& format, const std::byte* wire, size_t count,
                         size_t first, size_t blocks, void* values);
   // As decode_blocks() of float32 to where a cache line begins, each line written without being

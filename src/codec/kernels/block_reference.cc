@@ -36,15 +36,13 @@ int32_t get_code(const BlockFormat& format, const std::byte* codes, size_t count
 }
 
 struct BlockPlace {
-  size_t begin;  // first value
   size_t count;  // values in this block
   size_t scale_at;
   size_t codes_at;
 };
 
 BlockPlace place_of(const BlockFormat& format, size_t count, size_t index) {
-  const size_t begin = index * format.block;
-  return {begin, std::min<size_t>(format.block, count - begin), index * kScaleBytes,
+  return {std::min<size_t>(format.block, count - index * format.block), index * kScaleBytes,
           code_offset(format, count, index)};
 }
 
@@ -109,14 +107,18 @@ float decode_one(const BlockFormat& format, const std::byte* scale, const std::b
   return static_cast<float>(get_code(format, codes, count, index)) * load_scale(scale);
 }
 
-void encode_slice_block(const BlockFormat& format, const void* values, size_t count, size_t index,
-                        std::byte* wire) {
+void encode_lone_block(const BlockFormat& format, const void* values, size_t count, size_t index,
+                       std::byte* wire) {
   const BlockPlace place = place_of(format, count, index);
   std::array<float, kBlockMax> block;
-  for (size_t i = 0; i < place.count; ++i) {
-    block[i] = load_value(format.kind, values, place.begin + i);
-  }
+  for (size_t i = 0; i < place.count; ++i) block[i] = load_value(format.kind, values, i);
   encode_block(format, block.data(), place.count, wire + place.scale_at, wire + place.codes_at);
+}
+
+void encode_slice_block(const BlockFormat& format, const void* values, size_t count, size_t index,
+                        std::byte* wire) {
+  const size_t at = index * format.block * value_bytes(format.kind);
+  encode_lone_block(format, static_cast<const std::byte*>(values) + at, count, index, wire);
 }
 
 void decode_lone_block(const BlockFormat& format, const std::byte* wire, size_t count, size_t index,
@@ -144,7 +146,9 @@ float load_own(ValueKind kind, const CombineArgs& args, size_t index) {
 }
 
 void combine_slice_block(const BlockFormat& format, const CombineArgs& args, size_t index) {
-  const BlockPlace place = place_of(format, args.count, index);
+  const size_t slice_block = first_slice_block(format, args) + index;
+  const BlockPlace place = place_of(format, args.slice_count, slice_block);
+  const size_t begin = index * format.block;
   std::array<float, kBlockMax> block;
   for (size_t i = 0; i < place.count; ++i) {
     float sum = 0;
@@ -155,7 +159,7 @@ void combine_slice_block(const BlockFormat& format, const CombineArgs& args, siz
     };
     for (size_t w = 0; w <= args.wire_count; ++w) {
       if (args.own != nullptr && w == args.own_index) {
-        add(load_own(format.kind, args, place.begin + i));
+        add(load_own(format.kind, args, begin + i));
       }
       if (w == args.wire_count) break;
       add(decode_one(format, args.wires[w] + place.scale_at, args.wires[w] + place.codes_at,
@@ -165,14 +169,15 @@ void combine_slice_block(const BlockFormat& format, const CombineArgs& args, siz
   }
   if (args.wire_out == nullptr) {
     for (size_t i = 0; i < place.count; ++i) {
-      store_value(format.kind, args.values_out, place.begin + i, block[i]);
+      store_value(format.kind, args.values_out, begin + i, block[i]);
     }
     return;
   }
   encode_block(format, block.data(), place.count, args.wire_out + place.scale_at,
                args.wire_out + place.codes_at);
   if (args.values_out != nullptr) {
-    decode_slice_block(format, args.wire_out, args.count, index, args.values_out);
+    decode_lone_block(format, args.wire_out, args.slice_count, slice_block,
+                      static_cast<std::byte*>(args.values_out) + begin * value_bytes(format.kind));
   }
 }
 
@@ -180,6 +185,15 @@ void reference_encode(const BlockFormat& format, const void* values, size_t coun
                       std::byte* wire) {
   for (size_t b = 0; b < block_count(format, count); ++b) {
     encode_slice_block(format, values, count, b, wire);
+  }
+}
+
+void reference_encode_blocks(const BlockFormat& format, const void* values, size_t count,
+                             size_t first, size_t blocks, std::byte* wire) {
+  const auto* from = static_cast<const std::byte*>(values);
+  for (size_t b = first; b < first + blocks; ++b) {
+    encode_lone_block(format, from, count, b, wire);
+    from += format.block * value_bytes(format.kind);
   }
 }
 

@@ -26,6 +26,11 @@ void encode_block(const BlockFormat& format, const float* values, size_t count, 
 float decode_one(const BlockFormat& format, const std::byte* scale, const std::byte* codes,
                  size_t count, size_t index);
 
+// The slice's block with which the values of a combine begin.
+inline size_t first_slice_block(const BlockFormat& format, const CombineArgs& args) {
+  return args.slice_begin >> format.block_log2;
+}
+
 // Block number `index` of a slice of `count` values; the last may be partial.
 void encode_slice_block(const BlockFormat& format, const void* values, size_t count, size_t index,
                         std::byte* wire);
@@ -34,12 +39,18 @@ void decode_slice_block(const BlockFormat& format, const std::byte* wire, size_t
 // Its values alone, `values` being where the first of them goes.
 void decode_lone_block(const BlockFormat& format, const std::byte* wire, size_t count, size_t index,
                        void* values);
-// Own value number `index` of the slice, with what is added to it.
+// Its values alone, `values` being where the first of them comes from.
+void encode_lone_block(const BlockFormat& format, const void* values, size_t count, size_t index,
+                       std::byte* wire);
+// Own value number `index`, with what is added to it.
 float load_own(ValueKind kind, const CombineArgs& args, size_t index);
+// Block number `index` of what is combined.
 void combine_slice_block(const BlockFormat& format, const CombineArgs& args, size_t index);
 
 // As the kernels.
 void reference_encode(const BlockFormat& format, const void* values, size_t count, std::byte* wire);
+void reference_encode_blocks(const BlockFormat& format, const void* values, size_t count,
+                             size_t first, size_t blocks, std::byte* wire);
 void reference_decode(const BlockFormat& format, const std::byte* wire, size_t count, void* values);
 void reference_decode_blocks(const BlockFormat& format, const std::byte* wire, size_t count,
                              size_t first, size_t blocks, void* values);

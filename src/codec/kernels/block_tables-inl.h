@@ -36,6 +36,19 @@ void encode(const BlockFormat& format, const void* values, size_t count, std::by
 }
 
 template <int kBits>
+void encode_blocks(const BlockFormat& format, const void* values, size_t count, size_t first,
+                   size_t blocks, std::byte* wire) {
+  switch (format.kind) {
+    case ValueKind::kFloat32:
+      return encode_whole_blocks<kBits, Float32Format>(format, values, count, first, blocks, wire);
+    case ValueKind::kBFloat16:
+      return encode_whole_blocks<kBits, BFloat16Format>(format, values, count, first, blocks, wire);
+    case ValueKind::kFloat16:
+      return encode_whole_blocks<kBits, Float16Format>(format, values, count, first, blocks, wire);
+  }
+}
+
+template <int kBits>
 void decode(const BlockFormat& format, const std::byte* wire, size_t count, void* values) {
   switch (format.kind) {
     case ValueKind::kFloat32:
@@ -80,7 +93,8 @@ void combine(const BlockFormat& format, const CombineArgs& args) {
 
 template <int kBits>
 const BlockKernels* block_table() {
-  static constexpr BlockKernels kTable = {encode<kBits>, decode<kBits>, decode_blocks<kBits>,
+  static constexpr BlockKernels kTable = {encode<kBits>,        encode_blocks<kBits>,
+                                          decode<kBits>,        decode_blocks<kBits>,
                                           stream_blocks<kBits>, combine<kBits>};
   return &kTable;
 }

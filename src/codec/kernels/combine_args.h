@@ -33,6 +33,10 @@ struct CombineArgs {
   const void* own = nullptr;  // may be null
   size_t own_index = 0;       // number of wires before `own`
   size_t count = 0;           // values
+  // The wires are of a slice of so many values, of which `count` from number slice_begin on are
+  // meant: whole blocks, or the rest. Only the block kernels look.
+  size_t slice_count = 0;
+  size_t slice_begin = 0;
   Finish finish;
   std::byte* wire_out = nullptr;  // may be null
   void* values_out = nullptr;     // may be null if wire_out is not; may be `own`

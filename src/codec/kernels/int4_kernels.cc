@@ -21,9 +21,9 @@ HWY_AFTER_NAMESPACE();
 namespace tersum {
 
 const BlockKernels& int4_kernels_of(int64_t target) {
-  static constexpr BlockKernels kReference = {reference_encode, reference_decode,
-                                              reference_decode_blocks, reference_decode_blocks,
-                                              reference_combine};
+  static constexpr BlockKernels kReference = {reference_encode,        reference_encode_blocks,
+                                              reference_decode,        reference_decode_blocks,
+                                              reference_decode_blocks, reference_combine};
   static constexpr TableFunction<BlockKernels> kTables[] = {HWY_CHOOSE_TARGET_LIST(int4_table),
                                                             HWY_CHOOSE_FALLBACK(int4_table)};
   return table_of(target, kTables, &kReference);

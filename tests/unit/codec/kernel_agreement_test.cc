@@ -109,7 +109,7 @@ CombineResult run_combine(const Kernels& kernels, const Format& format, const Co
   args.wire_count = c.wire_count;
   args.own = c.has_own ? own_memory.data() : nullptr;
   args.own_index = c.own_index;
-  args.count = count;
+  args.count = args.slice_count = count;
   args.finish = c.finish;
   args.wire_out = c.to_wire ? wire_out.data() : nullptr;
   args.values_out = c.to_values ? result.data() : nullptr;

@@ -1,5 +1,5 @@
-// Coalesced tensors of formats that code every value alone, which are read and written where they
-// are: the bits of those that are copied into buckets.
+// Coalesced tensors of codecs that take parts, which are read and written where they are: the bits
+// of those that are copied into buckets.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -101,13 +101,20 @@ std::vector<Case> every_type() {
   }
   cases.push_back({DataType::kFloat32, ReduceOp::kAverage});
   cases.push_back({DataType::kFloat32, ReduceOp::kAverage, "bf16"});
+  // Of most tensors the last few values are no whole block.
+  for (const DataType type : {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
+    for (const char* const codec : {"int8", "int8/32", "int4/256"}) {
+      cases.push_back({type, ReduceOp::kSum, codec});
+    }
+  }
+  cases.push_back({DataType::kFloat32, ReduceOp::kAverage, "int8"});
   return cases;
 }
 
 std::vector<Case> by_plans(std::span<const PlanKind> plans) {
   std::vector<Case> cases;
   for (const PlanKind plan : plans) {
-    for (const char* const codec : {"exact", "bf16"}) {
+    for (const char* const codec : {"exact", "bf16", "int8", "int4/32"}) {
       cases.push_back({DataType::kFloat32, ReduceOp::kSum, codec, plan});
     }
   }
@@ -155,9 +162,10 @@ TEST(CoalescedPieces, HaveThemOfManyRanks) {
   expect_same_bits(options, by_plans(kPlans));
 }
 
-// The last value of 200 tensors of `length`, in which rank 0 finds another when it has started and
-// rank 1 has not: that one if tensors are read where they are. Nothing runs meanwhile.
-float sum_of_a_late_change(size_t length) {
+// Value number `at` of the last of 200 tensors of `length`, in which rank 0 finds another when it
+// has started and rank 1 has not: that one if tensors are read where they are. Nothing runs
+// meanwhile.
+float sum_of_a_late_change(const std::string& codec, size_t length, size_t at) {
   ClusterOptions options;
   options.kind = ClusterKind::kSim;
   Cluster cluster(options);
@@ -170,18 +178,24 @@ float sum_of_a_late_change(size_t length) {
     for (auto& tensor : tensors) refs.push_back({tensor.data(), tensor.data(), length});
     works.push_back(cluster.at(static_cast<int>(works.size()))
                         .start_all_reduce_coalesced(refs, DataType::kFloat32, ReduceOp::kSum,
-                                                    {"exact", PlanKind::kTwoStep, 0}));
-    if (works.size() == 1) tensors.back().back() = 100.0F;
+                                                    {codec, PlanKind::kTwoStep, 0}));
+    if (works.size() == 1) tensors.back()[at] = 100.0F;
   }
   for (const Status& status : cluster.finish(works)) {
     EXPECT_TRUE(status.ok()) << status.to_string();
   }
-  return data[1].back().back();
+  return data[1].back()[at];
 }
 
 TEST(CoalescedPieces, AreReadWhereTheyAreFrom2KiBOn) {
-  EXPECT_EQ(sum_of_a_late_change(511), 2.0F);
-  EXPECT_EQ(sum_of_a_late_change(512), 101.0F);
+  EXPECT_EQ(sum_of_a_late_change("exact", 511, 510), 2.0F);
+  EXPECT_EQ(sum_of_a_late_change("exact", 512, 511), 101.0F);
+}
+
+TEST(CoalescedPieces, OfBlocksAreReadWhereTheyAreButForTheirEnds) {
+  EXPECT_NEAR(sum_of_a_late_change("int8/128", 600, 511), 101.0F, 1.0F);
+  EXPECT_NEAR(sum_of_a_late_change("int8/128", 600, 512), 2.0F, 0.1F);
+  EXPECT_NEAR(sum_of_a_late_change("int8/128", 384, 0), 2.0F, 0.1F) << "copied whole";
 }
 
 }  // namespace
