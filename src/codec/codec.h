@@ -176,7 +176,8 @@ class Codec {
   virtual void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,
                            void* values, const SlicePlace& place = {}) const = 0;
   // Of a codec that takes_parts(): encode() and combine() of part of a slice. The wires are the
-  // whole slice's, and so is `place`; values, `own` and `values_out` begin with the part's first.
+  // whole slice's, and so is `place`, by which nothing is added; values, `own` and `values_out`
+  // begin with the part's first.
   virtual void encode_part(const void* values, const SliceCut& cut, std::byte* wire,
                            const SlicePlace& place = {}) const;
   virtual void combine_part(std::span<const std::byte* const> wires, const void* own,

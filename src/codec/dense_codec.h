@@ -45,17 +45,18 @@ class DenseCodec : public Codec {
   }
   void encode_part(const void* values, const SliceCut& cut, std::byte* wire,
                    const SlicePlace& place) const override {
-    encode(values, cut.part, wire + dense_wire_bytes(format_, cut.begin), behind(place, cut.begin));
+    check_cut(cut, place);
+    encode(values, cut.part, wire + dense_wire_bytes(format_, cut.begin), place);
   }
   void combine_part(std::span<const std::byte* const> wires, const void* own, size_t own_index,
                     const SliceCut& cut, const CombineFinish& finish, std::byte* wire_out,
                     void* values_out, const SlicePlace& place) const override {
+    check_cut(cut, place);
     const size_t offset = dense_wire_bytes(format_, cut.begin);
     thread_local std::vector<const std::byte*> part_wires;
     shift(wires, offset, part_wires);
     std::byte* const part_out = wire_out == nullptr ? nullptr : wire_out + offset;
-    combine(part_wires, own, own_index, cut.part, finish, part_out, values_out,
-            behind(place, cut.begin));
+    combine(part_wires, own, own_index, cut.part, finish, part_out, values_out, place);
   }
   void combine(std::span<const std::byte* const> wires, const void* own, size_t own_index,
                size_t count, const CombineFinish& finish, std::byte* wire_out, void* values_out,
@@ -82,9 +83,8 @@ class DenseCodec : public Codec {
   }
 
  private:
-  static SlicePlace behind(SlicePlace place, size_t values) {
-    place.first += values;
-    return place;
+  static void check_cut(const SliceCut& cut, const SlicePlace& place) {
+    TERSUM_CHECK(cut.begin + cut.part <= cut.count && !place.added.is_any());
   }
   static void shift(std::span<const std::byte* const> wires, size_t offset,
                     std::vector<const std::byte*>& shifted) {

@@ -212,11 +212,9 @@ void CoalescedCall::unpack(const Bucket& bucket, bool apart, const std::byte* fr
   }
 }
 
-// Whether a call may read and write the bucket's tensors where they are, in an order of its own,
-// and does well to.
-bool CoalescedCall::lies_apart(const Bucket& bucket) const {
+// Whether a call may read and write the bucket's tensors where they are, in an order of its own.
+bool CoalescedCall::can_lie_apart(const Bucket& bucket) const {
   const size_t value_bytes = element_bytes(type_);
-  if (bucket.values * value_bytes < (bucket.last - bucket.first) * kApartBytes) return false;
   std::vector<std::pair<uintptr_t, uintptr_t>> ranges;
   ranges.reserve(2 * size_t{bucket.last - bucket.first});
   for (uint32_t i = bucket.first; i < bucket.last; ++i) {
@@ -235,10 +233,30 @@ bool CoalescedCall::lies_apart(const Bucket& bucket) const {
          }) == ranges.end();
 }
 
-// The whole blocks of each tensor where they are, and what is left of it in scratch.
+// As list_parts() will list them.
+CoalescedCall::PartCount CoalescedCall::count_parts(const Bucket& bucket) const {
+  PartCount counted;
+  bool copied = false;
+  for (uint32_t i = bucket.first; i < bucket.last; ++i) {
+    const TensorRef& tensor = tensors_[order_[i]];
+    const size_t whole = values_in_place(tensor, true);
+    if (whole > 0) {
+      ++counted.parts;
+      counted.values_in_place += whole;
+      copied = false;
+    }
+    if (whole == tensor.count) continue;
+    counted.parts += copied ? 0 : 1;
+    counted.copies = copied = true;
+  }
+  return counted;
+}
+
+// The whole blocks of each tensor where they are, and in scratch what is left of it, in one part
+// with neighbours that have none.
 void CoalescedCall::list_parts(const Bucket& bucket, Slot& slot) const {
   const size_t value_bytes = element_bytes(type_);
-  slot.parts.reserve(bucket.last - bucket.first);
+  bool copied = false;
   size_t begin = 0;
   for (uint32_t i = bucket.first; i < bucket.last; ++i) {
     const TensorRef& tensor = tensors_[order_[i]];
@@ -247,10 +265,14 @@ void CoalescedCall::list_parts(const Bucket& bucket, Slot& slot) const {
     if (rest > begin) {
       slot.parts.push_back({static_cast<const std::byte*>(tensor.input),
                             static_cast<std::byte*>(tensor.output), begin, rest});
+      copied = false;
     }
-    if (end > rest) {
+    if (end > rest && copied) {
+      slot.parts.back().end = end;
+    } else if (end > rest) {
       std::byte* const copy = slot.scratch.get() + rest * value_bytes;
       slot.parts.push_back({copy, copy, rest, end});
+      copied = true;
     }
     begin = end;
   }
@@ -260,8 +282,14 @@ void CoalescedCall::list_parts(const Bucket& bucket, Slot& slot) const {
 void CoalescedCall::place_values(const Bucket& bucket, Slot& slot, CallArguments& arguments) {
   slot.parts.clear();
   const bool lies = bucket.direct || (bucket.values > 0 && lies_packed(bucket));
-  slot.apart = !lies && bucket.values > 0 && takes_parts_ && lies_apart(bucket);
-  slot.packed = bucket.values > 0 && !lies && !(slot.apart && block_ == 1);
+  slot.apart = false;
+  slot.packed = !lies && bucket.values > 0;
+  if (slot.packed && takes_parts_) {
+    const PartCount counted = count_parts(bucket);
+    const size_t bytes_in_place = counted.values_in_place * element_bytes(type_);
+    slot.apart = bytes_in_place >= counted.parts * kApartBytes && can_lie_apart(bucket);
+    slot.packed = !slot.apart || counted.copies;
+  }
   if (slot.packed || bucket.values == 0) {
     if (!slot.scratch) slot.scratch = scratch_->take();
     pack(bucket, slot.apart, slot.scratch.get());

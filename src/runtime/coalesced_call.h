@@ -5,10 +5,10 @@
 // bucket's values are copied into pooled scratch and out of it, unless its tensors lie in memory as
 // they would there, or the codec takes parts and they are not tiny: then they are read and written
 // where they are, but for the last few values of a tensor that are no whole block. That is each
-// rank's own affair: what travels is the same. The first
-// bucket is an ordinary call of the communicator and thereby matched by order; its descriptor
-// carries a checksum of all lengths, so ranks whose lists differ hear of it there. The others run
-// in the lane of all ranks under keys made from its number.
+// rank's own affair: what travels is the same. The first bucket is an ordinary call of the
+// communicator and thereby matched by order; its descriptor carries a checksum of all lengths, so
+// ranks whose lists differ hear of it there. The others run in the lane of all ranks under keys
+// made from its number.
 //
 // Thread safety: WorkImpl's part from any thread; buckets end on the progress role's thread, which
 // unpacks them and starts the next. Invariants: outputs are written between start() and the end. At
@@ -38,7 +38,7 @@ class CoalescedCall final : public WorkImpl, public std::enable_shared_from_this
   // A bucket stays in L2 between packing and encoding.
   static constexpr size_t kBucketBytes = size_t{1} << 20;
   static constexpr size_t kInFlight = 2;
-  // Of a mean tensor. Coding each apart takes some 100 ns three times, as long as copying 2 KiB
+  // Of a mean part. Coding each by itself takes some 100 ns three times, as long as copying 2 KiB
   // into a bucket and out of it. 4 MB of exact values over loopback, by copies and apart: tensors
   // of 1 KiB 2.2 and 2.5 ms, of 2 KiB 2.0 and 2.0, of 4 KiB 1.9 and 1.7, of 40 KB 1.7 and 1.5;
   // int8 of 1 KiB 1.3 and 1.2, of 2 KiB 1.4 and 1.4, of 4 KiB 1.0 and 0.7, of 40 KB 0.8 and 0.5.
@@ -72,7 +72,7 @@ class CoalescedCall final : public WorkImpl, public std::enable_shared_from_this
     CoalescedCall* call = nullptr;
     size_t bucket = 0;
     bool apart = false;   // its tensors are read and written in parts, where they are
-    bool packed = false;  // its values, or else the last few of each tensor, were copied to scratch
+    bool packed = false;  // values were copied to scratch: of those tensors what is no whole block
     std::vector<ArrayPart> parts;
     ScratchPool::Block scratch;
     std::shared_ptr<Operation> operation;
@@ -85,7 +85,14 @@ class CoalescedCall final : public WorkImpl, public std::enable_shared_from_this
   Slot* take_idle();
   [[nodiscard]] size_t padded_count(const TensorRef& tensor) const;
   [[nodiscard]] bool lies_packed(const Bucket& bucket) const;
-  [[nodiscard]] bool lies_apart(const Bucket& bucket) const;
+  [[nodiscard]] bool can_lie_apart(const Bucket& bucket) const;
+  // What becomes of a bucket whose tensors are read and written in parts.
+  struct PartCount {
+    size_t parts = 0;
+    size_t values_in_place = 0;
+    bool copies = false;  // some of its values
+  };
+  [[nodiscard]] PartCount count_parts(const Bucket& bucket) const;
   [[nodiscard]] size_t values_in_place(const TensorRef& tensor, bool apart) const;
   void list_parts(const Bucket& bucket, Slot& slot) const;
   void place_values(const Bucket& bucket, Slot& slot, CallArguments& arguments);
@@ -112,7 +119,7 @@ class CoalescedCall final : public WorkImpl, public std::enable_shared_from_this
   std::vector<Bucket> buckets_;
   uint64_t checksum_ = 0;  // of all lengths
 
-  // All below, but for the scratch and the parts of a slot, which are its bucket's.
+  // All below, but for what a slot says of where values lie, which is its bucket's.
   std::mutex mutex_;
   std::array<Slot, kInFlight> slots_;
   size_t next_ = 0;

@@ -121,7 +121,7 @@ void Operation::combine(const PlanRun& run, const ChunkRole& role, uint32_t slic
   for (const SlicePart& part : parts_) {
     const std::byte* const own = sides.reads_own ? part.input : nullptr;
     std::byte* const values_out = sides.stores ? part.output : nullptr;
-    if (part.count < count) {
+    if (part.count < count) {  // of arrays that are far too small to be stored past the cache
       codec.combine_part(wires_, own, sides.own_index, {count, part.first, part.count}, finish,
                          wire_out, values_out, place);
     } else if (run.past_cache()) {

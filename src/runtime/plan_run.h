@@ -20,7 +20,8 @@
 
 namespace tersum {
 
-// A piece of an array that lies in memory by itself, in input and output alike: whole blocks.
+// A piece of an array that lies in memory by itself, in input and output alike: whole blocks of the
+// call's codec.
 struct ArrayPart {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;

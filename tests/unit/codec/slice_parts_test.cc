@@ -100,6 +100,7 @@ void check_sum(const Coder& coder, ReduceOp op, std::mt19937_64& random) {
       for (std::byte& byte : arrived.back()) byte = static_cast<std::byte>(random());
     }
   }
+  wires.reserve(arrived.size());
   for (const Bytes& wire : arrived) wires.push_back(wire.data());
   const Bytes own = coder.random_values(random());
   const size_t own_index = random() % (sum.wires + 1);
@@ -156,6 +157,17 @@ TEST(SliceParts, CodecsOfMoreThanBlocksTakeNone) {
     EXPECT_FALSE(find_codec(spec, DataType::kFloat32, ReduceOp::kSum).value()->takes_parts())
         << spec;
   }
+}
+
+TEST(SlicePartsDeathTest, AreForCodecsThatTakeThem) {
+  const Coder coder = coder_of("int6/128", DataType::kFloat32, ReduceOp::kSum);
+  const Bytes values = coder.random_values(kSeed);
+  Bytes wire = coder.encoded(values);
+  const std::vector<const std::byte*> wires{wire.data()};
+  const SliceCut cut{coder.count, 0, 128};
+  EXPECT_DEATH(coder.codec->encode_part(values.data(), cut, wire.data()), "no parts");
+  EXPECT_DEATH(coder.codec->combine_part(wires, values.data(), 0, cut, {}, wire.data(), nullptr),
+               "no parts");
 }
 
 TEST(SlicePartsDeathTest, ThatEndWithinABlockAreRefused) {
