@@ -33,6 +33,9 @@ void set_geometry(const SliceLimits& limits, size_t chunk_values, size_t flows,
   const size_t chunk_bytes = bytes_of(chunk_values);
   size_t target = std::min(limits.slice_bytes, limits.window_bytes / (2 * flows));
   target = std::min(target, std::max(chunk_bytes / kSlicesPerChunk, limits.least_slice_bytes));
+  if (limits.segment_bytes > 0 && target > limits.segment_bytes) {
+    target -= target % limits.segment_bytes;
+  }
   // Where blocks are a few bytes, whole cache lines of values keep the kernels' pointers aligned.
   const size_t granule = block * std::max<size_t>(1, 64 / block);
   const size_t granule_bytes = block_bytes * (granule / block);

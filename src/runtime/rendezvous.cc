@@ -208,13 +208,18 @@ std::vector<RankCarrier> carriers_of_part(std::span<const RankCarrier> all,
 
 SliceLimits slice_limits(const CommunicatorOptions& options, GroupCarrier carrier, size_t size) {
   const bool wires = carrier == GroupCarrier::kWires;
+  const bool memory = carrier == GroupCarrier::kMemory;
   SliceLimits limits;
   limits.window_bytes = options.window_bytes;
-  limits.slice_bytes = carrier == GroupCarrier::kMemory ? kSliceBytesInMemory : kSliceBytesOverTcp;
+  limits.slice_bytes = memory ? kSliceBytesInMemory : kSliceBytesOverTcp;
   limits.least_slice_bytes = wires ? kLeastSliceBytesOnWires : limits.slice_bytes;
   if (!wires || options.slice_bytes > 0) limits.slice_values = SIZE_MAX;
   if (options.slice_bytes > 0) {
     limits.slice_bytes = options.slice_bytes;
+  } else if (!wires && size == 2) {
+    limits.slice_bytes = kSliceBytesOfPair;
+    limits.slice_values = kSliceValuesOfPair;
+    if (!memory) limits.segment_bytes = kSliceBytesOverTcp;
   } else if (!wires && size > 2) {
     limits.window_bytes =
         std::min(limits.window_bytes, std::max(kWindowBytesWithinHost, size * kWindowBytesOfRank));

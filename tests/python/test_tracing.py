@@ -81,7 +81,7 @@ def test_a_part_that_shares_memory_is_cut_so_whatever_the_others_insist_on(
         if event["name"] == "combine":
             group = event["args"]["group"]
             slices[group] = max(slices.get(group, 0), event["args"]["bytes"])
-    assert list(slices.values()) == [64_512, 65_536]
+    assert list(slices.values()) == [64_512, 131_072]
 
 
 def test_a_program_that_never_closes_still_leaves_a_trace(

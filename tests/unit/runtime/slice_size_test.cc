@@ -45,7 +45,7 @@ constexpr const char* kSpecs[] = {"exact",
 void expect_slices(GroupCarrier carrier, size_t bytes_max) {
   for (const char* spec : kSpecs) {
     for (const size_t count : {size_t{1} << 18, size_t{1} << 22}) {
-      const size_t bytes = slice_bytes_of(spec, count, slice_limits({}, carrier, 2));
+      const size_t bytes = slice_bytes_of(spec, count, slice_limits({}, carrier, 3));
       EXPECT_LE(bytes, bytes_max) << spec << ' ' << count;
       EXPECT_GT(bytes, bytes_max * 9 / 10) << spec << ' ' << count;
     }
@@ -59,6 +59,22 @@ TEST(SliceSize, InMemoryIsWhatMayTravelUnasked) { expect_slices(GroupCarrier::kM
 TEST(SliceSize, OnLoopbackFitsASegment) {
   expect_slices(GroupCarrier::kLoopback, 63 * 1024);
   EXPECT_LE(63 * 1024 + kMessageHeaderBytes, size_t{65'536 - 52});
+}
+
+TEST(SliceSize, OfTwoRanksOfAHostIsASixteenthOfAChunk) {
+  for (const GroupCarrier carrier : {GroupCarrier::kMemory, GroupCarrier::kLoopback}) {
+    const SliceLimits limits = slice_limits({}, carrier, 2);
+    const bool segments = carrier == GroupCarrier::kLoopback;
+    const auto exact = [&](size_t count) { return slice_bytes_of("exact", count, limits); };
+    EXPECT_EQ(exact(size_t{1} << 18), segments ? 63u * 1024 : 64u * 1024);  // chunks of 512 KiB
+    EXPECT_EQ(exact(size_t{3} << 18), segments ? 63u * 1024 : 96u * 1024);  // of 1.5 MiB
+    EXPECT_EQ(exact(size_t{1} << 20), segments ? 126u * 1024 : 128u * 1024);
+    EXPECT_EQ(exact(size_t{1} << 24), 252u * 1024);
+    for (const char* const spec : {"int8/128", "int4/128"}) {
+      EXPECT_LE(plan_of(spec, size_t{1} << 26, limits)->slice_values, 252u * 1024) << spec;
+      EXPECT_GT(plan_of(spec, size_t{1} << 26, limits)->slice_values, 246u * 1024) << spec;
+    }
+  }
 }
 
 TEST(SliceSize, OnWiresIsASixteenthOfAShortChunk) {
@@ -79,9 +95,7 @@ TEST(SliceSize, AWindowIsNoLargerThanWhatThereIsToSend) {
   EXPECT_EQ(plan_of("exact", 256, limits)->window, 1U);
   EXPECT_EQ(plan_of("exact", 0, limits)->window, 1U);
   EXPECT_EQ(plan_of("exact", size_t{5} << 15, limits)->window, 5U);  // chunks of 320 KiB
-  const auto large = plan_of("exact", size_t{1} << 24, limits);
-  EXPECT_GT(large->window, 32U);
-  EXPECT_LE(large->window, 64U);
+  EXPECT_EQ(plan_of("exact", size_t{1} << 24, limits)->window, 16U);  // 8 MiB of two flows
 }
 
 TEST(SliceSize, IsWhatTheProgramNames) {
