@@ -94,7 +94,7 @@ TEST(SliceSize, AWindowIsNoLargerThanWhatThereIsToSend) {
   const SliceLimits limits = slice_limits({}, GroupCarrier::kMemory, 2);
   EXPECT_EQ(plan_of("exact", 256, limits)->window, 1U);
   EXPECT_EQ(plan_of("exact", 0, limits)->window, 1U);
-  EXPECT_EQ(plan_of("exact", size_t{5} << 15, limits)->window, 5U);  // chunks of 320 KiB
+  EXPECT_EQ(plan_of("exact", size_t{5} << 15, limits)->window, 5U);   // chunks of 320 KiB
   EXPECT_EQ(plan_of("exact", size_t{1} << 24, limits)->window, 16U);  // 8 MiB of two flows
 }
 
