@@ -40,15 +40,6 @@ void empty_pool(Member& member) {
   member.pool.clear();
 }
 
-void add_stats(CommunicatorStats& sum, Member& member) {
-  const std::lock_guard lock(member.mutex);
-  sum.calls += member.stats.calls;
-  sum.values += member.stats.values;
-  sum.wire_bytes_sent += member.stats.wire_bytes_sent;
-  sum.wire_bytes_received += member.stats.wire_bytes_received;
-  sum.seconds += member.stats.seconds;
-}
-
 }  // namespace
 
 CommunicatorImpl::CommunicatorImpl(std::shared_ptr<Progress> progress,

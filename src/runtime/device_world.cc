@@ -208,15 +208,7 @@ bool DeviceWorldImpl::is_local(std::span<const int64_t> group) const {
 CommunicatorStats DeviceWorldImpl::stats() const {
   CommunicatorStats sum;
   const std::lock_guard lock(mutex_);
-  for (const auto& [key, place] : places_) {
-    Member& member = *place.member;
-    const std::lock_guard member_lock(member.mutex);
-    sum.calls += member.stats.calls;
-    sum.values += member.stats.values;
-    sum.wire_bytes_sent += member.stats.wire_bytes_sent;
-    sum.wire_bytes_received += member.stats.wire_bytes_received;
-    sum.seconds += member.stats.seconds;
-  }
+  for (const auto& [key, place] : places_) add_stats(sum, *place.member);
   return sum;
 }
 

@@ -131,4 +131,14 @@ class Member {
   std::vector<std::shared_ptr<Operation>> pool;
 };
 
+// Adds what the member's calls have counted so far.
+inline void add_stats(CommunicatorStats& sum, Member& member) {
+  const std::lock_guard lock(member.mutex);
+  sum.calls += member.stats.calls;
+  sum.values += member.stats.values;
+  sum.wire_bytes_sent += member.stats.wire_bytes_sent;
+  sum.wire_bytes_received += member.stats.wire_bytes_received;
+  sum.seconds += member.stats.seconds;
+}
+
 }  // namespace tersum
