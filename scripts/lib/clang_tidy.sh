@@ -8,7 +8,8 @@ run_clang_tidy() {
   cmake --preset release --no-warn-unused-cli -DPython_EXECUTABLE="$venv/bin/python" \
     >"$state/configure.log" ||
     fail "configuring failed; see $state/configure.log"
-  shared=$(git ls-files -z -- '*.h' | xargs -0 sha256sum .clang-tidy | sha256sum | cut -c 1-32)
+  shared=$(git ls-files -z -- '*.h' | xargs -0 sha256sum .clang-tidy "$requirements/test.txt" |
+    sha256sum | cut -c 1-32)
   : >"$state/todo"
   for unit in $(git ls-files -- 'src/*.cc' 'tools/*.cc'); do
     grep -qF "/$unit\"" build/release/compile_commands.json || continue
@@ -17,7 +18,7 @@ run_clang_tidy() {
   done
   count=$(wc -l <"$state/todo")
   say "clang-tidy: $count translation units have changed"
-  export state shared
+  export state shared venv
   export -f unit_hash tidy_unit
   xargs -r -P "$jobs" -I '{}' bash -c 'tidy_unit "$1"' tidy '{}' <"$state/todo"
 }
@@ -27,7 +28,7 @@ unit_hash() { { echo "$1"; cat "$2"; } | sha256sum | cut -c 1-32; }
 tidy_unit() {
   local unit=$1
   # The database is GCC's; the few flags that clang does not know are no finding.
-  clang-tidy-19 --quiet -p build/release --extra-arg=-Wno-unknown-warning-option "$unit" \
+  "$venv/bin/clang-tidy" --quiet -p build/release --extra-arg=-Wno-unknown-warning-option "$unit" \
     2> >(grep -vE 'warnings? generated|^Suppressed|^Use -header' >&2) || return 1
   unit_hash "$shared" "$unit" >"$state/${unit//\//@}"
 }

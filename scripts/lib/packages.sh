@@ -10,7 +10,7 @@ packages_test=(
   universal-ctags util-linux
 )
 packages_fuzz=(clang-19 libclang-rt-19-dev)
-packages_lint=(clang-format-19 clang-tidy-19)
+packages_lint=(clang-format-19)
 
 # ensure_packages NAME…: installs those that are missing, and touches nothing when none is.
 ensure_packages() {

@@ -331,7 +331,7 @@ std::string describe_topology(const Topology& topology) {
            shortest(link.bytes_per_s * 8) +
            "bit\", \"latency_us\": " + shortest(std::round(link.latency_s * 1e15) / 1e9);
     if (link.burst_bytes > 0) out += ", \"burst_bytes\": " + shortest(link.burst_bytes);
-    out += "}";
+    out += '}';
     is_first = false;
   }
   return out + "\n  ]\n}\n";
