@@ -233,49 +233,50 @@ bool CoalescedCall::can_lie_apart(const Bucket& bucket) const {
          }) == ranges.end();
 }
 
-// As list_parts() will list them.
-CoalescedCall::PartCount CoalescedCall::count_parts(const Bucket& bucket) const {
-  PartCount counted;
+// Calls visit(place) for each tensor of a bucket that is read and written in parts: its whole
+// blocks where they are, and in scratch what is left of it, in one part with neighbours that have
+// none.
+template <class Visit>
+void CoalescedCall::walk_parts(const Bucket& bucket, const Visit& visit) const {
+  TensorPlace place;
   bool copied = false;
   for (uint32_t i = bucket.first; i < bucket.last; ++i) {
-    const TensorRef& tensor = tensors_[order_[i]];
-    const size_t whole = values_in_place(tensor, true);
-    if (whole > 0) {
-      ++counted.parts;
-      counted.values_in_place += whole;
-      copied = false;
-    }
-    if (whole == tensor.count) continue;
-    counted.parts += copied ? 0 : 1;
-    counted.copies = copied = true;
+    place.tensor = &tensors_[order_[i]];
+    place.rest = place.begin + values_in_place(*place.tensor, true);
+    place.end = place.begin + padded_count(*place.tensor);
+    place.joins = copied && place.rest == place.begin;
+    visit(std::as_const(place));
+    copied = place.copied() || (copied && place.rest == place.begin);
+    place.begin = place.end;
   }
+}
+
+CoalescedCall::PartCount CoalescedCall::count_parts(const Bucket& bucket) const {
+  PartCount counted;
+  walk_parts(bucket, [&](const TensorPlace& place) {
+    if (place.rest > place.begin) ++counted.parts;
+    if (place.copied() && !place.joins) ++counted.parts;
+    counted.values_in_place += place.rest - place.begin;
+    counted.copies |= place.copied();
+  });
   return counted;
 }
 
-// The whole blocks of each tensor where they are, and in scratch what is left of it, in one part
-// with neighbours that have none.
 void CoalescedCall::list_parts(const Bucket& bucket, Slot& slot) const {
-  const size_t value_bytes = element_bytes(type_);
-  bool copied = false;
-  size_t begin = 0;
-  for (uint32_t i = bucket.first; i < bucket.last; ++i) {
-    const TensorRef& tensor = tensors_[order_[i]];
-    const size_t rest = begin + values_in_place(tensor, true);
-    const size_t end = begin + padded_count(tensor);
-    if (rest > begin) {
-      slot.parts.push_back({static_cast<const std::byte*>(tensor.input),
-                            static_cast<std::byte*>(tensor.output), begin, rest});
-      copied = false;
+  walk_parts(bucket, [&](const TensorPlace& place) {
+    if (place.rest > place.begin) {
+      slot.parts.push_back({static_cast<const std::byte*>(place.tensor->input),
+                            static_cast<std::byte*>(place.tensor->output), place.begin,
+                            place.rest});
     }
-    if (end > rest && copied) {
-      slot.parts.back().end = end;
-    } else if (end > rest) {
-      std::byte* const copy = slot.scratch.get() + rest * value_bytes;
-      slot.parts.push_back({copy, copy, rest, end});
-      copied = true;
+    if (!place.copied()) return;
+    if (place.joins) {
+      slot.parts.back().end = place.end;
+      return;
     }
-    begin = end;
-  }
+    std::byte* const copy = slot.scratch.get() + place.rest * element_bytes(type_);
+    slot.parts.push_back({copy, copy, place.rest, place.end});
+  });
 }
 
 // Where the bucket's call finds its values: in the tensors if that is possible, else in scratch.

@@ -86,7 +86,18 @@ class CoalescedCall final : public WorkImpl, public std::enable_shared_from_this
   [[nodiscard]] size_t padded_count(const TensorRef& tensor) const;
   [[nodiscard]] bool lies_packed(const Bucket& bucket) const;
   [[nodiscard]] bool can_lie_apart(const Bucket& bucket) const;
-  // What becomes of a bucket whose tensors are read and written in parts.
+  // Where a tensor's values are in a bucket that is read and written in parts.
+  struct TensorPlace {
+    const TensorRef* tensor = nullptr;
+    size_t begin = 0;  // of the bucket's values; to rest-1 they are the tensor's own
+    size_t rest = 0;   // to end-1 they are copies,
+    size_t end = 0;
+    bool joins = false;  // in one part with the copies before
+    [[nodiscard]] bool copied() const { return end > rest; }
+  };
+  template <class Visit>
+  void walk_parts(const Bucket& bucket, const Visit& visit) const;
+  // What becomes of such a bucket.
   struct PartCount {
     size_t parts = 0;
     size_t values_in_place = 0;
