@@ -48,10 +48,10 @@ class BlockCodec final : public Codec {
   }
   void decode(const std::byte* wire, size_t count, void* values,
               const SlicePlace& place) const override {
-    if (has_long_rest(count)) return decode_part(wire, count, 0, count, values, place);
+    if (has_long_rest(count)) return decode_part(wire, {count, 0, count}, values, place);
     block_kernels(format_).decode(format_, wire, count, values);
   }
-  void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
+  void decode_part(const std::byte* wire, const SliceCut& cut, void* values,
                    const SlicePlace& place) const override;
   void encode_part(const void* values, const SliceCut& cut, std::byte* wire,
                    const SlicePlace& place) const override;
@@ -88,13 +88,12 @@ class BlockCodec final : public Codec {
     return count % format_.block > 12 + count / 128;
   }
   void check_cut(const SliceCut& cut, const SlicePlace& place) const {
-    TERSUM_CHECK(cut.count % format_.block == 0 && cut.begin % format_.block == 0);
-    TERSUM_CHECK(cut.part % format_.block == 0 && cut.begin + cut.part <= cut.count);
-    TERSUM_CHECK(!place.added.is_any());
+    cut.check(format_.block);
+    TERSUM_CHECK(cut.count % format_.block == 0 && !place.added.is_any());
   }
   // decode_part() by a kernel for the whole blocks.
   void decode_by(decltype(BlockKernels::decode_blocks) decode_blocks, const std::byte* wire,
-                 size_t count, size_t begin, size_t part, void* values) const;
+                 const SliceCut& cut, void* values) const;
 
   CodecSpec spec_;
   DataType type_;
@@ -104,11 +103,10 @@ class BlockCodec final : public Codec {
   std::unique_ptr<const Codec> general_;
 };
 
-void BlockCodec::decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,
-                             void* values, const SlicePlace& /*place*/) const {
-  TERSUM_CHECK(begin % format_.block == 0 && begin + part <= count);
-  TERSUM_CHECK(part % format_.block == 0 || begin + part == count);
-  decode_by(block_kernels(format_).decode_blocks, wire, count, begin, part, values);
+void BlockCodec::decode_part(const std::byte* wire, const SliceCut& cut, void* values,
+                             const SlicePlace& /*place*/) const {
+  cut.check(format_.block);
+  decode_by(block_kernels(format_).decode_blocks, wire, cut, values);
 }
 
 void BlockCodec::encode_part(const void* values, const SliceCut& cut, std::byte* wire,
@@ -135,24 +133,23 @@ bool BlockCodec::stream(const std::byte* wire, size_t count, void* values) const
   if (type_ != DataType::kFloat32 || reinterpret_cast<uintptr_t>(values) % kLineBytes != 0) {
     return false;
   }
-  decode_by(block_kernels(format_).stream_blocks, wire, count, 0, count, values);
+  decode_by(block_kernels(format_).stream_blocks, wire, {count, 0, count}, values);
   return true;
 }
 
 void BlockCodec::decode_by(decltype(BlockKernels::decode_blocks) decode_blocks,
-                           const std::byte* wire, size_t count, size_t begin, size_t part,
-                           void* values) const {
-  const size_t first = begin / format_.block;
-  const size_t whole = part / format_.block;
-  decode_blocks(format_, wire, count, first, whole, values);
+                           const std::byte* wire, const SliceCut& cut, void* values) const {
+  const size_t first = cut.begin / format_.block;
+  const size_t whole = cut.part / format_.block;
+  decode_blocks(format_, wire, cut.count, first, whole, values);
   const size_t done = whole * format_.block;
-  if (done == part) return;
+  if (done == cut.part) return;
   auto* const rest = static_cast<std::byte*>(values) + done * element_bytes(type_);
   // By the length of the slice alone, so that it is the same values however it is cut.
-  if (has_long_rest(count)) {
-    general_->decode_part(wire, count, begin + done, part - done, rest, {});
+  if (has_long_rest(cut.count)) {
+    general_->decode_part(wire, {cut.count, cut.begin + done, cut.part - done}, rest, {});
   } else {
-    decode_lone_block(format_, wire, count, first + whole, rest);
+    decode_lone_block(format_, wire, cut.count, first + whole, rest);
   }
 }
 

@@ -36,9 +36,9 @@ class ClipCodec final : public Codec {
               const SlicePlace& place) const override {
     inside_->decode(wire, count, values, place);
   }
-  void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
+  void decode_part(const std::byte* wire, const SliceCut& cut, void* values,
                    const SlicePlace& place) const override {
-    inside_->decode_part(wire, count, begin, part, values, place);
+    inside_->decode_part(wire, cut, values, place);
   }
   [[nodiscard]] Status check_wire(const std::byte* wire, size_t count) const override {
     if (count == 0) return {};

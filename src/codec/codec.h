@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/check.h"
 #include "codec/kernels/added_terms.h"
 #include "tersum/data_type.h"
 #include "tersum/options.h"
@@ -93,11 +94,16 @@ struct SlicePlace {
   const uint16_t* held = nullptr;
 };
 
-// Values begin..begin+part-1 of a slice of `count`: whole blocks, in a slice of whole blocks.
+// Values begin..begin+part-1 of a slice of `count`: whole blocks, or blocks up to the slice's end.
 struct SliceCut {
   size_t count = 0;
   size_t begin = 0;
   size_t part = 0;
+
+  void check(size_t block) const {
+    TERSUM_CHECK(begin % block == 0 && begin + part <= count);
+    TERSUM_CHECK(part % block == 0 || begin + part == count);
+  }
 };
 
 class OutlierPlaces;
@@ -170,14 +176,12 @@ class Codec {
   virtual void decode(const std::byte* wire, size_t count, void* values,
                       const SlicePlace& place = {}) const = 0;
 
-  // Values begin..begin+part-1 of a slice of `count` values: the bits that decode() gives them.
-  // `place` is the slice's.
-  // `begin` is a multiple of block(); so is `part`, or it is the rest of the slice.
-  virtual void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,
-                           void* values, const SlicePlace& place = {}) const = 0;
-  // Of a codec that takes_parts(): encode() and combine() of part of a slice. The wires are the
-  // whole slice's, and so is `place`, by which nothing is added; values, `own` and `values_out`
-  // begin with the part's first.
+  // Part of a slice: the bits that decode() gives it. Wire and `place` are the whole slice's;
+  // values begin with the part's first.
+  virtual void decode_part(const std::byte* wire, const SliceCut& cut, void* values,
+                           const SlicePlace& place = {}) const = 0;
+  // As much of a codec that takes_parts(), in a slice of whole blocks: encode() and combine(). By
+  // `place` nothing is added; `own` and `values_out` begin with the part's first, too.
   virtual void encode_part(const void* values, const SliceCut& cut, std::byte* wire,
                            const SlicePlace& place = {}) const;
   virtual void combine_part(std::span<const std::byte* const> wires, const void* own,

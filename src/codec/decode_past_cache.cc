@@ -19,7 +19,7 @@ void decode_past_cache(const Codec& codec, const std::byte* wire, size_t count, 
   if (scratch.size() < whole * value_bytes) scratch.resize(whole * value_bytes);
   for (size_t at = 0; at < count; at += whole) {
     const size_t part = std::min(whole, count - at);
-    codec.decode_part(wire, count, at, part, scratch.data(), place);
+    codec.decode_part(wire, {count, at, part}, scratch.data(), place);
     stream_copy(to + at * value_bytes, scratch.data(), part * value_bytes);
   }
   stream_fence();

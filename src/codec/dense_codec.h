@@ -38,10 +38,10 @@ class DenseCodec : public Codec {
               const SlicePlace& /*place*/) const override {
     dense_kernels(format_).decode(format_, wire, count, values);
   }
-  void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
+  void decode_part(const std::byte* wire, const SliceCut& cut, void* values,
                    const SlicePlace& place) const override {
-    TERSUM_CHECK(begin + part <= count);
-    decode(wire + dense_wire_bytes(format_, begin), part, values, place);
+    cut.check(block());
+    decode(wire + dense_wire_bytes(format_, cut.begin), cut.part, values, place);
   }
   void encode_part(const void* values, const SliceCut& cut, std::byte* wire,
                    const SlicePlace& place) const override {
@@ -84,7 +84,8 @@ class DenseCodec : public Codec {
 
  private:
   static void check_cut(const SliceCut& cut, const SlicePlace& place) {
-    TERSUM_CHECK(cut.begin + cut.part <= cut.count && !place.added.is_any());
+    cut.check(1);
+    TERSUM_CHECK(!place.added.is_any());
   }
   static void shift(std::span<const std::byte* const> wires, size_t offset,
                     std::vector<const std::byte*>& shifted) {

@@ -75,11 +75,10 @@ class ElementCodec final : public Codec {
               const SlicePlace& place) const override {
     decode_elements(coding(place), wire, count, 0, count, values);
   }
-  void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
+  void decode_part(const std::byte* wire, const SliceCut& cut, void* values,
                    const SlicePlace& place) const override {
-    TERSUM_CHECK(begin % format_.granule == 0 && begin + part <= count);
-    TERSUM_CHECK(part % format_.granule == 0 || begin + part == count);
-    decode_elements(coding(place), wire, count, begin, part, values);
+    cut.check(format_.granule);
+    decode_elements(coding(place), wire, cut.count, cut.begin, cut.part, values);
   }
   [[nodiscard]] Status check_wire(const std::byte* wire, size_t count) const override {
     return check_elements(format_, wire, count);

@@ -45,7 +45,7 @@ class ExponentCodec final : public SharedCodec {
 
   void encode(const void* values, size_t count, std::byte* wire,
               const SlicePlace& place) const override;
-  void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
+  void decode_part(const std::byte* wire, const SliceCut& cut, void* values,
                    const SlicePlace& place) const override;
   [[nodiscard]] Status check_wire(const std::byte* wire, size_t count) const override;
   // `wires` and `own` are the contributions of all ranks.
@@ -113,13 +113,13 @@ void ExponentCodec::encode(const void* values, size_t count, std::byte* wire,
   }
 }
 
-void ExponentCodec::decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,
-                                void* values, const SlicePlace& place) const {
-  TERSUM_CHECK(begin % format_.block == 0 && begin + part <= count);
-  TERSUM_CHECK(place.scales != nullptr || count == 0);
-  for (size_t at = 0; at < part; at += kTileValues) {
-    const size_t here = std::min(kTileValues, part - at);
-    store(wire + begin + at, here, place.divisor, place, at, values);
+void ExponentCodec::decode_part(const std::byte* wire, const SliceCut& cut, void* values,
+                                const SlicePlace& place) const {
+  cut.check(format_.block);
+  TERSUM_CHECK(place.scales != nullptr || cut.count == 0);
+  for (size_t at = 0; at < cut.part; at += kTileValues) {
+    const size_t here = std::min(kTileValues, cut.part - at);
+    store(wire + cut.begin + at, here, place.divisor, place, at, values);
   }
 }
 

@@ -67,9 +67,9 @@ class FeedbackCodec final : public Codec {
               const SlicePlace& place) const override {
     inner_->decode(wire, count, values, place);
   }
-  void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
+  void decode_part(const std::byte* wire, const SliceCut& cut, void* values,
                    const SlicePlace& place) const override {
-    inner_->decode_part(wire, count, begin, part, values, place);
+    inner_->decode_part(wire, cut, values, place);
   }
   [[nodiscard]] Status check_wire(const std::byte* wire, size_t count) const override {
     return inner_->check_wire(wire, count);

@@ -59,7 +59,7 @@ class IntegerCodec final : public SharedCodec {
 
   void encode(const void* values, size_t count, std::byte* wire,
               const SlicePlace& place) const override;
-  void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
+  void decode_part(const std::byte* wire, const SliceCut& cut, void* values,
                    const SlicePlace& place) const override;
   [[nodiscard]] Status check_wire(const std::byte* wire, size_t count) const override;
   void combine(std::span<const std::byte* const> wires, const void* own, size_t own_index,
@@ -154,18 +154,17 @@ void IntegerCodec::encode(const void* values, size_t count, std::byte* wire,
   }
 }
 
-void IntegerCodec::decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,
-                               void* values, const SlicePlace& place) const {
-  TERSUM_CHECK(begin % format_.block == 0 && begin + part <= count);
-  TERSUM_CHECK(part % format_.block == 0 || begin + part == count);
-  TERSUM_CHECK(place.scales != nullptr || count == 0);
+void IntegerCodec::decode_part(const std::byte* wire, const SliceCut& cut, void* values,
+                               const SlicePlace& place) const {
+  cut.check(format_.block);
+  TERSUM_CHECK(place.scales != nullptr || cut.count == 0);
   TileMemory memory;
   const Finish finish{ReduceOp::kAverage, place.divisor};
-  for (size_t at = 0; at < part; at += kTileValues) {
-    const size_t here = values_in(part, at);
+  for (size_t at = 0; at < cut.part; at += kTileValues) {
+    const size_t here = values_in(cut.part, at);
     std::fill_n(memory.sums, here, 0);
-    wide_.add(wire, count, begin + at, here, memory.sums);
-    store(begin + at, here, finish, place, at, values, memory);
+    wide_.add(wire, cut.count, cut.begin + at, here, memory.sums);
+    store(cut.begin + at, here, finish, place, at, values, memory);
   }
 }
 

@@ -44,9 +44,9 @@ class KmeansCodec final : public Codec {
               const SlicePlace& place) const override {
     first_->decode(wire, count, values, place);
   }
-  void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
+  void decode_part(const std::byte* wire, const SliceCut& cut, void* values,
                    const SlicePlace& place) const override {
-    first_->decode_part(wire, count, begin, part, values, place);
+    first_->decode_part(wire, cut, values, place);
   }
   void mark_outliers(const std::byte* wire, size_t count, size_t first,
                      OutlierPlaces& places) const override {

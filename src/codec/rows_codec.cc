@@ -66,9 +66,9 @@ class RowsCodec final : public Codec {
   }
   void decode(const std::byte* wire, size_t count, void* values,
               const SlicePlace& place) const override {
-    decode_part(wire, count, 0, count, values, place);
+    decode_part(wire, {count, 0, count}, values, place);
   }
-  void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
+  void decode_part(const std::byte* wire, const SliceCut& cut, void* values,
                    const SlicePlace& place) const override;
   void mark_outliers(const std::byte* wire, size_t count, size_t first,
                      OutlierPlaces& places) const override {
@@ -109,14 +109,14 @@ class RowsCodec final : public Codec {
   const Codec* gathered_;
 };
 
-void RowsCodec::decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,
-                            void* values, const SlicePlace& place) const {
-  TERSUM_CHECK(begin % row_values_ == 0 && begin + part <= count);
-  TERSUM_CHECK(part % row_values_ == 0 || begin + part == count);
+void RowsCodec::decode_part(const std::byte* wire, const SliceCut& cut, void* values,
+                            const SlicePlace& place) const {
+  cut.check(row_values_);
   auto* const to = static_cast<std::byte*>(values);
-  wire += begin / row_values_ * row_bytes_;
-  for (size_t first = begin; first < begin + part; first += row_values_, wire += row_bytes_) {
-    row_->decode(wire, values_in(first, count), to + value_offset(first - begin),
+  wire += cut.begin / row_values_ * row_bytes_;
+  const size_t end = cut.begin + cut.part;
+  for (size_t first = cut.begin; first < end; first += row_values_, wire += row_bytes_) {
+    row_->decode(wire, values_in(first, cut.count), to + value_offset(first - cut.begin),
                  place_of(first, place));
   }
 }

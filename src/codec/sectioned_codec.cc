@@ -91,20 +91,20 @@ void SectionedCodec::store(SectionMemory& memory, size_t count, void* values, si
   }
 }
 
-void SectionedCodec::decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,
-                                 void* values, const SlicePlace& place) const {
-  TERSUM_CHECK(begin % block() == 0 && begin + part <= count);
-  TERSUM_CHECK(part % block() == 0 || begin + part == count);
+void SectionedCodec::decode_part(const std::byte* wire, const SliceCut& cut, void* values,
+                                 const SlicePlace& place) const {
+  cut.check(block());
   SectionMemory& memory = section_memory();
-  for (size_t at = begin; at < begin + part;) {
+  const size_t end = cut.begin + cut.part;
+  for (size_t at = cut.begin; at < end;) {
     const size_t within = at % kLayoutValues;
     const size_t first = at - within;
-    const size_t here = std::min(kLayoutValues, count - first);
-    const size_t taken = std::min(here - within, begin + part - at);
+    const size_t here = std::min(kLayoutValues, cut.count - first);
+    const size_t taken = std::min(here - within, end - at);
     const std::byte* const from =
         wire + (first > 0 ? first / kLayoutValues * section_bytes(kLayoutValues) : 0);
     decode_section(from, here, within, taken, memory.values, place_in(place, first));
-    store(memory, taken, values, at - begin);
+    store(memory, taken, values, at - cut.begin);
     at += taken;
   }
 }

@@ -27,9 +27,9 @@ class SectionedCodec : public Codec {
               const SlicePlace& place) const override;
   void decode(const std::byte* wire, size_t count, void* values,
               const SlicePlace& place) const override {
-    decode_part(wire, count, 0, count, values, place);
+    decode_part(wire, {count, 0, count}, values, place);
   }
-  void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
+  void decode_part(const std::byte* wire, const SliceCut& cut, void* values,
                    const SlicePlace& place) const override;
   // Each part reads its section's layout anew, which takes longer than values from L2.
   [[nodiscard]] size_t part_values() const override { return kLayoutValues / 2; }

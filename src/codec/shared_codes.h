@@ -34,7 +34,7 @@ class SharedCodec : public Codec {
   // Of finished sums.
   void decode(const std::byte* wire, size_t count, void* values,
               const SlicePlace& place) const override {
-    decode_part(wire, count, 0, count, values, place);
+    decode_part(wire, {count, 0, count}, values, place);
   }
 
  protected:

@@ -82,9 +82,9 @@ class SparseCodec final : public Codec {
               const SlicePlace& place) const override;
   void decode(const std::byte* wire, size_t count, void* values,
               const SlicePlace& place) const override {
-    decode_part(wire, count, 0, count, values, place);
+    decode_part(wire, {count, 0, count}, values, place);
   }
-  void decode_part(const std::byte* wire, size_t count, size_t begin, size_t part, void* values,
+  void decode_part(const std::byte* wire, const SliceCut& cut, void* values,
                    const SlicePlace& place) const override;
   void mark_outliers(const std::byte* wire, size_t count, size_t first,
                      OutlierPlaces& places) const override;
@@ -242,7 +242,7 @@ void SparseCodec::decode_section(const Section& section, const std::byte* wire, 
                                  const SlicePlace& place) const {
   float* const decoded =
       kind_ == ValueKind::kFloat32 ? static_cast<float*>(values) + to : memory.values;
-  dense_->decode_part(wire + section.payload_offset(), section.count, begin, part, decoded,
+  dense_->decode_part(wire + section.payload_offset(), {section.count, begin, part}, decoded,
                       place_in(place, section));
   add_entries(section, wire, begin, part, decoded);
   if (kind_ == ValueKind::kFloat32) return;
@@ -250,16 +250,16 @@ void SparseCodec::decode_section(const Section& section, const std::byte* wire, 
   element_kernels().store(kind_, decoded, part, values, to);
 }
 
-void SparseCodec::decode_part(const std::byte* wire, size_t count, size_t begin, size_t part,
-                              void* values, const SlicePlace& place) const {
-  TERSUM_CHECK(begin % block() == 0 && begin + part <= count);
-  TERSUM_CHECK(part % block() == 0 || begin + part == count);
+void SparseCodec::decode_part(const std::byte* wire, const SliceCut& cut, void* values,
+                              const SlicePlace& place) const {
+  cut.check(block());
   SectionMemory& memory = section_memory();
-  for (size_t at = begin; at < begin + part;) {
+  const size_t end = cut.begin + cut.part;
+  for (size_t at = cut.begin; at < end;) {
     const size_t within = at % kSectionValues;
-    const Section section = section_at(at - within, count, plain_.sparse);
-    const size_t values_here = std::min(section.count - within, begin + part - at);
-    decode_section(section, wire, within, values_here, memory, values, at - begin, place);
+    const Section section = section_at(at - within, cut.count, plain_.sparse);
+    const size_t values_here = std::min(section.count - within, end - at);
+    decode_section(section, wire, within, values_here, memory, values, at - cut.begin, place);
     at += values_here;
   }
 }

@@ -142,7 +142,7 @@ void Operation::decode(const PlanRun& run, const ChunkRole& role, uint32_t slice
   run.list_parts(role, slice, parts_);
   for (const SlicePart& part : parts_) {
     if (part.count < count) {
-      codec.decode_part(wire, count, part.first, part.count, part.output, place);
+      codec.decode_part(wire, {count, part.first, part.count}, part.output, place);
     } else if (run.past_cache()) {
       decode_past_cache(codec, wire, count, part.output, place, decoded_);
     } else {

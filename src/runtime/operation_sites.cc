@@ -154,7 +154,7 @@ void Operation::read_gathered(const PlanRun& run, const std::byte* wire, size_t 
     const size_t whole = (offset + part - from + block - 1) / block * block;
     const size_t decoded = std::min(whole, count - from);
     wide_.resize(std::max(wide_.size(), decoded));
-    codec.decode_part(wire, count, from, decoded, wide_.data(), place);
+    codec.decode_part(wire, {count, from, decoded}, wide_.data(), place);
     std::copy_n(wide_.data() + (offset - from), part, to);
   });
 }

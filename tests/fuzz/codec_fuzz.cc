@@ -209,7 +209,7 @@ Bytes decode_in_parts(const Case& c) {
   const size_t step = c.step * c.codec.block();
   Bytes out(c.values.size());
   for (size_t begin = 0; begin < c.count; begin += step) {
-    c.codec.decode_part(c.wire.data(), c.count, begin, std::min(step, c.count - begin),
+    c.codec.decode_part(c.wire.data(), {c.count, begin, std::min(step, c.count - begin)},
                         out.data() + begin * bytes, c.place());
   }
   return out;

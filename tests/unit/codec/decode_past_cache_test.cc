@@ -95,7 +95,7 @@ void expect_parts_make_the_whole(const std::string& spec, DataType type, size_t 
   std::vector<std::byte> parts(whole.size(), kUntouched);
   const size_t step = 3 * codec.block();
   for (size_t at = 0; at < count; at += step) {
-    codec.decode_part(wire.data(), count, at, std::min(step, count - at),
+    codec.decode_part(wire.data(), {count, at, std::min(step, count - at)},
                       parts.data() + at * element_bytes(type));
   }
   EXPECT_EQ(parts, whole) << spec << " " << count;

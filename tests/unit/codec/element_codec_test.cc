@@ -87,7 +87,7 @@ Bytes decode_in_parts(const Codec& codec, const Bytes& wire, size_t count) {
   Bytes out(count * value_bytes);
   for (size_t begin = 0; begin < count; begin += step) {
     const size_t part = std::min(step, count - begin);
-    codec.decode_part(wire.data(), count, begin, part, out.data() + begin * value_bytes);
+    codec.decode_part(wire.data(), {count, begin, part}, out.data() + begin * value_bytes);
   }
   return out;
 }

@@ -202,8 +202,8 @@ TEST(ExponentSums, ACutSliceHasTheSameCodesAndValues) {
   EXPECT_EQ(parts, whole);
   Floats back(kCount), in_parts(kCount);
   codec.decode(whole.data(), kCount, back.data(), place);
-  codec.decode_part(whole.data(), kCount, 0, kCut, in_parts.data(), place);
-  codec.decode_part(whole.data(), kCount, kCut, kCount - kCut, in_parts.data() + kCut, place);
+  codec.decode_part(whole.data(), {kCount, 0, kCut}, in_parts.data(), place);
+  codec.decode_part(whole.data(), {kCount, kCut, kCount - kCut}, in_parts.data() + kCut, place);
   EXPECT_EQ(in_parts, back);
 }
 

@@ -88,7 +88,7 @@ TEST_P(FlattenedCodec, DecodesPartsAsTheWhole) {
   const size_t step = 3072 / flat.block() * flat.block();
   for (size_t at = 0; at < values.size(); at += step) {
     const size_t part = std::min(step, values.size() - at);
-    flat.decode_part(wire.data(), values.size(), at, part, parts.data() + at, place);
+    flat.decode_part(wire.data(), {values.size(), at, part}, parts.data() + at, place);
   }
   EXPECT_EQ(parts, whole);
 }

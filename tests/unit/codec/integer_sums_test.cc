@@ -186,8 +186,8 @@ TEST_P(IntegerSumsOf, ACutSliceHasTheSameCodesAndValues) {
   codec.encode(values.data(), kCount, wire.data(), place);
   Floats back(kCount), parts(kCount);
   codec.decode(wire.data(), kCount, back.data(), place);
-  codec.decode_part(wire.data(), kCount, 0, kCut, parts.data(), place);
-  codec.decode_part(wire.data(), kCount, kCut, kCount - kCut, parts.data() + kCut, place);
+  codec.decode_part(wire.data(), {kCount, 0, kCut}, parts.data(), place);
+  codec.decode_part(wire.data(), {kCount, kCut, kCount - kCut}, parts.data() + kCut, place);
   EXPECT_EQ(parts, back);
   SlicePlace rest = place;
   rest.first = kCut;

@@ -64,7 +64,7 @@ void check_coding(const Coder& coder, std::mt19937_64& random) {
   for (const SliceCut& cut : random_cuts(coder, random)) {
     const size_t at = cut.begin * coder.value_bytes;
     coder.codec->encode_part(values.data() + at, cut, got_wire.data());
-    coder.codec->decode_part(wire.data(), cut.count, cut.begin, cut.part, got.data() + at);
+    coder.codec->decode_part(wire.data(), cut, got.data() + at);
   }
   EXPECT_TRUE(got_wire.copy() == wire && got_wire.intact());
   EXPECT_TRUE(got.copy() == decoded && got.intact());

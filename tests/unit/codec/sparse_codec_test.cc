@@ -191,8 +191,8 @@ TEST(SparseCodec, EntriesThatNoEncoderWritesAreNamed) {
     // All the same it decodes, and to the same bits in parts.
     const std::vector<float> whole = decode(codec_of(spec), payload, values.size());
     std::vector<float> parts(values.size());
-    codec_of(spec).decode_part(payload.data(), 200, 0, 96, parts.data());
-    codec_of(spec).decode_part(payload.data(), 200, 96, 104, parts.data() + 96);
+    codec_of(spec).decode_part(payload.data(), {200, 0, 96}, parts.data());
+    codec_of(spec).decode_part(payload.data(), {200, 96, 104}, parts.data() + 96);
     EXPECT_EQ(std::memcmp(whole.data(), parts.data(), 4 * whole.size()), 0);
     return std::string(status.message());
   };
