@@ -87,7 +87,8 @@ bool may_go(const PathContext& context, const CallArguments& arguments,
             const CallOptions& call_options, PlanKind plan, const Codec* format, PlanKind way) {
   if (arguments.collective != Collective::kAllReduce) {
     // Measured with sums; what is said of others by that holds for plans with as many hops.
-    const bool alike = way != PlanKind::kOneShot && way != PlanKind::kRing;
+    const bool alike =
+        way != PlanKind::kOneShot && way != PlanKind::kRing && way != PlanKind::kTree;
     if (!alike || (way != PlanKind::kAuto && !serves(way, arguments.collective))) return false;
   }
   if (plan != PlanKind::kAuto) return way == plan;

@@ -15,6 +15,9 @@ namespace {
 constexpr size_t kOneShotBytesMax = 256 * 1024;
 constexpr size_t kOneShotBytesMaxOfTwo = 1024 * 1024;
 constexpr int kOneShotRanksMax = 8;
+// A tree has the fewest messages, which is what short calls of ranks cost that share cores, and
+// sends more of each byte than two_step.
+constexpr size_t kTreeBytesMax = 1024 * 1024;
 // The codecs that speak for all where there is no time to try all.
 constexpr std::string_view kFewCodecs[] = {"exact", "int8/128"};
 constexpr double kLeastRate = 12.5e6;  // bytes/s that links are taken to carry
@@ -31,6 +34,10 @@ double byte_seconds(const FewSeen& seen) {
   const double saved_bytes = (1 - coded_ratio()) * static_cast<double>(seen.bytes);
   const double saved_s = (1 + coded_ratio()) * (seen.exact_s - seen.coded_s) / saved_bytes;
   return seen.seconds_per_byte.value_or(saved_s);
+}
+
+bool contains(const std::vector<TuningWay>& ways, const TuningWay& way) {
+  return std::find(ways.begin(), ways.end(), way) != ways.end();
 }
 
 bool is_few(std::string_view codec) {
@@ -70,6 +77,11 @@ std::vector<TuningWay> probe_ways(size_t bytes, int size, const Topology* topolo
   if (size > 2) add(PlanKind::kRing, true, false);
   if (shares_hosts) add(PlanKind::kTwoStep, true, true);
   add_quickest();
+  // Exact alone: what quantizes does so at every hop.
+  const TuningWay exact_tree{kFewCodecs[0], PlanKind::kTree};
+  if (size > 2 && !shares_hosts && bytes <= kTreeBytesMax && !contains(ways, exact_tree)) {
+    ways.push_back(exact_tree);
+  }
   return ways;
 }
 

@@ -30,11 +30,11 @@ inline constexpr int kTurnsMax = 21;
 
 // The ways of `size` ranks for arrays of `bytes`: every tuning codec by two_step and, while small,
 // by one_shot; of more than two ranks also a ring, with one codec that quantizes and one that does
-// not. Where hosts hold several ranks hierarchical is in two_step's place, which comes last. On a
-// topology whose ranks are not all neighbours: the plan that the rule of thumb takes there. Where
-// links are missing or rates described also the two plans that the cost model finds quickest.
-// The first kFewWays are two codecs by the main plan: they tell how time grows where there is no
-// time for all.
+// not, and, while small, exact by a tree. Where hosts hold several ranks hierarchical is in
+// two_step's place, which comes last. On a topology whose ranks are not all neighbours: the plan
+// that the rule of thumb takes there. Where links are missing or rates described also the two plans
+// that the cost model finds quickest. The first kFewWays are two codecs by the main plan: they tell
+// how time grows where there is no time for all.
 std::vector<TuningWay> probe_ways(size_t bytes, int size, const Topology* topology);
 inline constexpr size_t kFewWays = 2;
 

@@ -9,9 +9,9 @@
 namespace tersum {
 namespace {
 
-// A quantized way must be faster than exact by this factor, and a ring than other plans: medians of
-// twenty calls wander by some percent, those of the three to five that there is time for of large
-// arrays by more.
+// A quantized way must be faster than exact by this factor, and a ring or a tree than other plans:
+// medians of twenty calls wander by some percent, those of the three to five that there is time for
+// of large arrays by more.
 double clear_gain(size_t bytes) { return bytes > (size_t{2} << 20) ? 1.15 : 1.05; }
 
 // Plans that are measured because the cost model finds them quick (plans_to_measure) have two
@@ -21,11 +21,11 @@ constexpr double kForetoldGain = 1.03;
 double handicap(PlanKind plan, double gain) {
   switch (plan) {
     case PlanKind::kRing:
+    case PlanKind::kTree:
       return gain;
     case PlanKind::kBidirectionalRing:
     case PlanKind::kHalvingDoubling:
     case PlanKind::kTorus:
-    case PlanKind::kTree:
       return kForetoldGain;
     case PlanKind::kAuto:
     case PlanKind::kTwoStep:

@@ -376,15 +376,17 @@ TEST(TuningProbes, ALookFurtherTakesNoMoreThanIsLeft) {
 
 TEST(TuningProbes, WaysOfTwoRanksAndOfMore) {
   const auto ways = probe_ways(64 << 10, 4, nullptr);
-  ASSERT_EQ(ways.size(), 10U);
+  ASSERT_EQ(ways.size(), 11U);
   EXPECT_EQ(ways[0], (TuningWay{"exact", PlanKind::kTwoStep}));
   EXPECT_EQ(ways[1], (TuningWay{"int8/128", PlanKind::kTwoStep}));
   const FewSeen bytes_count = {64 << 10, 512e-6, 130e-6, std::nullopt};
-  EXPECT_DOUBLE_EQ(rest_turn_seconds(ways, 4, bytes_count, 1e-3), (2 + 4 * 3 + 2) * 1e-3);
+  EXPECT_DOUBLE_EQ(rest_turn_seconds(ways, 4, bytes_count, 1e-3), (2 + 4 * 3 + 2 + 1) * 1e-3);
   const FewSeen latency = {64 << 10, 512e-6, 512e-6, std::nullopt};
-  EXPECT_DOUBLE_EQ(rest_turn_seconds(ways, 4, latency, 1e-3), (2 + 4 + 2) * 1e-3);
+  EXPECT_DOUBLE_EQ(rest_turn_seconds(ways, 4, latency, 1e-3), (2 + 4 + 2 + 1) * 1e-3);
   EXPECT_EQ(probe_ways(1 << 20, 2, nullptr).size(), 8U);
-  EXPECT_EQ(probe_ways(1 << 20, 4, nullptr).size(), 6U);
+  EXPECT_EQ(ways.back(), (TuningWay{"exact", PlanKind::kTree}));
+  EXPECT_EQ(probe_ways(1 << 20, 4, nullptr).size(), 7U);
+  EXPECT_EQ(probe_ways(4 << 20, 4, nullptr).size(), 6U);
   EXPECT_EQ(probe_ways(4 << 20, 2, nullptr).size(), 4U);
 }
 
