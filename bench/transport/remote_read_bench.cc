@@ -15,9 +15,7 @@
 #include <array>
 #include <atomic>
 #include <cstdio>
-#include <cstring>
 #include <new>
-#include <string>
 #include <thread>
 #include <vector>
 

@@ -246,7 +246,7 @@ void CoalescedCall::walk_parts(const Bucket& bucket, const Visit& visit) const {
     place.end = place.begin + padded_count(*place.tensor);
     place.joins = copied && place.rest == place.begin;
     visit(std::as_const(place));
-    copied = place.copied() || (copied && place.rest == place.begin);
+    copied = place.copied() || place.joins;
     place.begin = place.end;
   }
 }

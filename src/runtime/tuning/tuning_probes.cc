@@ -36,10 +36,6 @@ double byte_seconds(const FewSeen& seen) {
   return seen.seconds_per_byte.value_or(saved_s);
 }
 
-bool contains(const std::vector<TuningWay>& ways, const TuningWay& way) {
-  return std::find(ways.begin(), ways.end(), way) != ways.end();
-}
-
 bool is_few(std::string_view codec) {
   return std::find(std::begin(kFewCodecs), std::end(kFewCodecs), codec) != std::end(kFewCodecs);
 }
@@ -61,11 +57,12 @@ std::vector<TuningWay> probe_ways(size_t bytes, int size, const Topology* topolo
   const PlanKind main_plan = is_wired ? PlanKind::kAuto : over_hosts;
   add(main_plan, true, false);
   add(main_plan, false, true);
+  const auto has = [&](PlanKind plan) {
+    return std::any_of(ways.begin(), ways.end(), [&](const auto& way) { return way.plan == plan; });
+  };
   const auto add_quickest = [&] {
     for (const PlanKind plan : plans_to_measure(bytes, size, topology)) {
-      const bool is_there =
-          std::any_of(ways.begin(), ways.end(), [&](const auto& way) { return way.plan == plan; });
-      if (!is_there) add(plan, true, false);
+      if (!has(plan)) add(plan, true, false);
     }
   };
   if (is_wired) {
@@ -78,9 +75,8 @@ std::vector<TuningWay> probe_ways(size_t bytes, int size, const Topology* topolo
   if (shares_hosts) add(PlanKind::kTwoStep, true, true);
   add_quickest();
   // Exact alone: what quantizes does so at every hop.
-  const TuningWay exact_tree{kFewCodecs[0], PlanKind::kTree};
-  if (size > 2 && !shares_hosts && bytes <= kTreeBytesMax && !contains(ways, exact_tree)) {
-    ways.push_back(exact_tree);
+  if (size > 2 && !shares_hosts && bytes <= kTreeBytesMax && !has(PlanKind::kTree)) {
+    ways.push_back({kFewCodecs[0], PlanKind::kTree});
   }
   return ways;
 }
