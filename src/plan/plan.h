@@ -109,6 +109,13 @@ Result<Plan> make_plan(const PlanRequest& request);
 PlanKind choose_plan(Collective collective, int size, size_t wire_bytes,
                      const Topology* topology = nullptr);
 
+// Of a call that loses nothing on any plan, in a group whose ranks all live on one host, where they
+// may run on `cpus` CPUs (0: that is unknown, or there are several hosts). The same, but tree for
+// an all_reduce of up to 1 MiB by more than two ranks a CPU, in which each message takes time
+// from all.
+PlanKind choose_lossless_plan(Collective collective, int size, size_t wire_bytes,
+                              const Topology* topology, int cpus);
+
 // Proves the invariants above, that every rank that must end with a chunk does and no other
 // (all_reduce, all_gather, broadcast: all; reduce_scatter, scatter: rank r with part r; gather: the
 // root; all_to_all: rank j with part i * size + j), that every send has exactly one receive of the

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace tersum {
 namespace {
@@ -21,5 +22,7 @@ int cpus_of_ranks(int ranks) {
   const int own = cpus_of_process(0);
   return own >= ranks ? own : std::max(own, std::min(ranks, cpus_of_process(getppid())));
 }
+
+int cpus_of_host() { return cpus_of_ranks(std::numeric_limits<int>::max()); }
 
 }  // namespace tersum

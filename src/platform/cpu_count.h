@@ -10,4 +10,7 @@ namespace tersum {
 // use, which is this one's parent.
 int cpus_of_ranks(int ranks);
 
+// The same of any number of them.
+int cpus_of_host();
+
 }  // namespace tersum

@@ -14,6 +14,7 @@
 #include "runtime/tuning/path_choice.h"
 #include "runtime/tuning/tuner.h"
 #include "runtime/tuning/tuning_key.h"
+#include "runtime/usual_plan.h"
 
 namespace tersum {
 namespace {
@@ -64,7 +65,8 @@ Result<CommunicatorImpl::Settled> CommunicatorImpl::settle(const CallArguments& 
                                                            const CallOptions& call_options,
                                                            std::span<const TensorRef> tensors) {
   TERSUM_RETURN_IF_ERROR(check_auto(call_options));
-  PathContext context{member_->size(), member_->topology.get(), nullptr, &rules_, {}};
+  PathContext context{member_->size(),   member_->topology.get(), nullptr, &rules_, {},
+                      member_->host_cpus};
   if (auto settled = settle_at_once(context, arguments, call_options)) return {*std::move(settled)};
   Settled settled{call_options, nullptr, nullptr, false};
   {
@@ -204,7 +206,7 @@ Result<std::shared_ptr<const TakenPath>> CommunicatorImpl::remembered_path(
 }
 
 PathContext CommunicatorImpl::unsampled_context() const {
-  return {member_->size(), member_->topology.get(), table_.get(), &rules_, {}};
+  return {member_->size(), member_->topology.get(), table_.get(), &rules_, {}, member_->host_cpus};
 }
 
 PathContext CommunicatorImpl::choice_context(const CallArguments& arguments,
@@ -237,8 +239,8 @@ Result<PathChoice> CommunicatorImpl::choose(const CallArguments& arguments,
   if (choice->plan != PlanKind::kAuto) return choice;
   const Result<const Codec*> codec = find_codec(choice->codec, arguments.type, arguments.op);
   if (!codec.ok()) return codec.status();
-  choice->plan = choose_plan(arguments.collective, context.size,
-                             codec.value()->wire_bytes(arguments.count), context.topology);
+  choice->plan = usual_plan(context.ground(), arguments.collective, arguments.type, arguments.op,
+                            *codec.value(), arguments.count);
   expect_time(context.table, arguments, choice->plan, *choice);
   return choice;
 }
@@ -289,8 +291,7 @@ Status CommunicatorImpl::tune_locked(bool fresh, const RunCall& run_call) {
     known = table_;
   }
   TuningRequest request;
-  request.size = member_->size();
-  request.topology = member_->topology.get();
+  request.ground = unsampled_context().ground();
   request.key = tuning_key_;
   request.known = known.get();
   request.fresh = fresh;

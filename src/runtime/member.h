@@ -41,6 +41,7 @@ struct RankPlace {
 struct RankCarrier {
   int host = 0;           // as Meeting::host_of, whatever a topology says of hosts
   bool over_tcp = false;  // it takes TCP alone
+  int cpus = 0;           // that its host gives its ranks; 0: unknown
 };
 
 class Progress;
@@ -99,6 +100,9 @@ class Member {
   std::vector<RankCarrier> carriers;  // by rank, of what split may divide; else empty
   // Of the communicator, where this one lives, it among them, whatever a topology says of hosts.
   size_t ranks_of_host = 1;
+  // Those of the one host that all ranks of the communicator are on, which share them; 0: there are
+  // several hosts, or somebody does not say.
+  int host_cpus = 0;
   // Lanes (lanes.h): the communicator's member, and the communicator's number of each rank.
   std::shared_ptr<Member> parent;
   std::vector<int> parent_ranks;

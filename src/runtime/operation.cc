@@ -10,6 +10,7 @@
 #include "runtime/group_id.h"
 #include "runtime/member.h"
 #include "runtime/node.h"
+#include "runtime/usual_plan.h"
 
 namespace tersum {
 namespace {
@@ -99,7 +100,8 @@ PlanRequest Operation::wanted_plan(const Codec& codec) const {
   plan.count = request_.count * part_count(request_.collective, size);
   plan.kind = request_.plan;
   if (plan.kind == PlanKind::kAuto) {
-    plan.kind = choose_plan(request_.collective, size, codec.wire_bytes(request_.count), topology);
+    plan.kind = usual_plan({size, topology, member_->host_cpus}, request_.collective, request_.type,
+                           request_.op, codec, request_.count);
   }
   return plan;
 }

@@ -158,7 +158,23 @@ Status read_members(Progress& progress, Store& store, const MeetingRequest& requ
     }
     meeting.addresses.push_back(field(record, "address"));
     meeting.extras.push_back(field(record, "extra"));
-    meeting.carriers.push_back({0, field(record, "transport") == "tcp"});
+    meeting.carriers.push_back({0, field(record, "transport") == "tcp", 0});
+  }
+  return {};
+}
+
+Status read_addresses(const Transport& transport, Meeting& meeting) {
+  std::vector<std::string> hosts;
+  for (const std::string& member : meeting.addresses) {
+    Result<ProcessId> process = transport.parse_peer(member);
+    if (!process.ok()) return process.status();
+    meeting.processes.push_back(process.value());
+    hosts.push_back(transport.host_of(member));
+  }
+  meeting.host_of = number_hosts(hosts);
+  for (size_t i = 0; i < hosts.size(); ++i) {
+    meeting.carriers[i].host = meeting.host_of[i];
+    meeting.carriers[i].cpus = transport.cpus_of(meeting.addresses[i]);
   }
   return {};
 }
@@ -193,6 +209,15 @@ GroupCarrier carrier_of(std::span<const RankCarrier> members) {
 size_t ranks_together(std::span<const RankCarrier> members, int rank) {
   const int host = members[static_cast<size_t>(rank)].host;
   return static_cast<size_t>(std::ranges::count(members, host, &RankCarrier::host));
+}
+
+int cpus_together(std::span<const RankCarrier> members) {
+  int cpus = 0;
+  for (const RankCarrier& member : members) {
+    if (member.host != members.front().host || member.cpus == 0) return 0;
+    cpus = std::max(cpus, member.cpus);
+  }
+  return cpus;
 }
 
 std::vector<RankCarrier> carriers_of_part(std::span<const RankCarrier> all,
@@ -248,15 +273,7 @@ Result<Meeting> meet(Progress& progress, Store& store, const MeetingRequest& req
   TERSUM_RETURN_IF_ERROR(
       store.set("tersum/" + request.name + "/member/" + std::to_string(request.index), record));
   TERSUM_RETURN_IF_ERROR(read_members(progress, store, request, record, deadline_ns, meeting));
-  std::vector<std::string> hosts;
-  for (const std::string& member : meeting.addresses) {
-    Result<ProcessId> process = progress.node().transport().parse_peer(member);
-    if (!process.ok()) return process.status();
-    meeting.processes.push_back(process.value());
-    hosts.push_back(progress.node().transport().host_of(member));
-  }
-  meeting.host_of = number_hosts(hosts);
-  for (size_t i = 0; i < hosts.size(); ++i) meeting.carriers[i].host = meeting.host_of[i];
+  TERSUM_RETURN_IF_ERROR(read_addresses(progress.node().transport(), meeting));
   return meeting;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "platform/cpu_count.h"
 #include "platform/doorbell.h"
 #include "platform/host_identity.h"
 #include "platform/stream_socket.h"
@@ -35,6 +36,7 @@ class HostTransport final : public Transport, private Inbound::Policy, private O
   [[nodiscard]] std::string address() const override;
   [[nodiscard]] Result<ProcessId> parse_peer(std::string_view address) const override;
   [[nodiscard]] std::string host_of(std::string_view address) const override;
+  [[nodiscard]] int cpus_of(std::string_view address) const override;
   void admit(uint64_t group, const GroupToken& token) override { inbound_.admit(group, token); }
   void forget(uint64_t group) override { inbound_.forget(group); }
   void connect(std::string_view address, uint64_t group, const GroupToken& token,
@@ -121,6 +123,7 @@ HostTransport::~HostTransport() {
 void HostTransport::listen_for_sharing() {
   own_.boot = boot_id();
   own_.network = network_namespace_id();
+  own_.cpus = cpus_of_host();
   if (!shares_memory_) return;
   const std::string name = "tersum-" + process_name(self());
   Result<UniqueFd> fd = listen_unix(name);
@@ -177,6 +180,11 @@ std::string HostTransport::host_of(std::string_view address) const {
   const PeerAddress& peer = parsed.value();
   const bool known = !peer.boot.empty() && !peer.network.empty();
   return known ? peer.boot + " " + peer.network : process_name(peer.id);
+}
+
+int HostTransport::cpus_of(std::string_view address) const {
+  const Result<PeerAddress> parsed = parse_peer_address(address);
+  return parsed.ok() ? parsed.value().cpus : 0;
 }
 
 void HostTransport::connect(std::string_view address, uint64_t group, const GroupToken& token,

@@ -26,12 +26,21 @@ std::optional<ProcessId> parse_id(std::string_view digits) {
   return ProcessId{*high, *low};
 }
 
+// 0 where it is no such number: what it says only decides between plans.
+int parse_cpus(std::string_view digits) {
+  int cpus = 0;
+  const char* end = digits.data() + digits.size();
+  const auto [stop, error] = std::from_chars(digits.data(), end, cpus);
+  return error == std::errc() && stop == end && cpus > 0 ? cpus : 0;
+}
+
 }  // namespace
 
 std::string PeerAddress::to_string() const {
   std::string text(kPrefix);
   text += "id=" + process_name(id) + ";boot=" + boot + ";net=" + network + ";tcp=" + tcp;
   if (!unix_name.empty()) text += ";unix=" + unix_name;
+  if (cpus > 0) text += ";cpus=" + std::to_string(cpus);
   return text;
 }
 
@@ -64,6 +73,8 @@ Result<PeerAddress> parse_peer_address(std::string_view text) {
       address.tcp = value;
     } else if (name == "unix") {
       address.unix_name = value.substr(0, 100);
+    } else if (name == "cpus") {
+      address.cpus = parse_cpus(value);
     }
   }
   if (!has_id || address.tcp.empty()) return wrong;

@@ -56,7 +56,7 @@ class Transport {
   // interface or address, port taken; the message names it and says what to do.
   virtual Status listen(const ListenOptions& options) = 0;
   // After listen(): the text that peers need for connect(): process id, boot id, network namespace,
-  // TCP address, Unix socket name.
+  // TCP address, Unix socket name, CPUs.
   [[nodiscard]] virtual std::string address() const = 0;
   // The process id inside an address text; kProtocol if it is none.
   [[nodiscard]] virtual Result<ProcessId> parse_peer(std::string_view address) const = 0;
@@ -65,6 +65,8 @@ class Transport {
   // processes whose messages to each other take CPU time and no wire. An address that does not say
   // is a host of its own. The same on whichever process asks.
   [[nodiscard]] virtual std::string host_of(std::string_view address) const = 0;
+  // The CPUs on which the processes of that host may run together; 0 where an address does not say.
+  [[nodiscard]] virtual int cpus_of(std::string_view address) const = 0;
 
   // From now on connections proving (group, token) are let in; until forget().
   virtual void admit(uint64_t group, const GroupToken& token) = 0;

@@ -266,7 +266,7 @@ class TuningSim : public ::testing::Test {
 TEST_F(TuningSim, ATableThatStillHoldsIsTakenFromTheCache) {
   Cluster cluster(sim_cluster(2, 1));
   TuningTogether together(cluster);
-  const TuningRequest request{2, nullptr, "the same wires"};
+  const TuningRequest request{{2}, "the same wires"};
   const TuningTable measured = together.tune(request);
   ASSERT_FALSE(measured.empty());
   EXPECT_EQ(together.tune(request).to_text(""), measured.to_text(""));
@@ -279,7 +279,7 @@ TEST_F(TuningSim, ATableThatStillHoldsIsTakenFromTheCache) {
 TEST_F(TuningSim, TheNextTuningNoticesALinkThatBecameSlower) {
   Cluster cluster(sim_cluster(2, 2));
   TuningTogether together(cluster);
-  const TuningRequest request{2, nullptr, "a link that slows down"};
+  const TuningRequest request{{2}, "a link that slows down"};
   const TuningTable before = together.tune(request);
   cluster.network().set_bandwidth(0, 1, kRate / 10);
   const TuningTable after = together.tune(request);
@@ -399,7 +399,7 @@ TEST_F(TuningSim, ASlowerLinkIsNoticedBehindALongLatency) {
   options.communicator.slice_bytes = 512 * 1024;
   Cluster cluster(options);
   TuningTogether together(cluster);
-  TuningRequest request{2, nullptr, "a long link that slows down"};
+  TuningRequest request{{2}, "a long link that slows down"};
   request.budget_ms = 1'000;  // of the virtual clock: up to 4 MiB
   const TuningTable before = together.tune(request);
   cluster.network().set_bandwidth(0, 1, kRate / 10);

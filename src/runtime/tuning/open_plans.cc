@@ -15,6 +15,7 @@
 #include "runtime/plan_needed.h"
 #include "runtime/tuning/ruled_plan.h"
 #include "runtime/tuning/tuning_codecs.h"
+#include "runtime/usual_plan.h"
 
 namespace tersum {
 namespace {
@@ -135,8 +136,8 @@ bool error_allows(const PathContext& context, const CallArguments& arguments,
 
 std::vector<PlanKind> open_plans(const PathContext& context, const CallArguments& arguments,
                                  const Codec& codec) {
-  const PlanKind rule = choose_plan(arguments.collective, context.size,
-                                    codec.wire_bytes(arguments.count), context.topology);
+  const PlanKind rule = usual_plan(context.ground(), arguments.collective, arguments.type,
+                                   arguments.op, codec, arguments.count);
   std::vector<PlanKind> plans = {rule};
   const PlanKind ruled = ruled_plan(context, arguments, {}, &codec).plan;
   if (ruled != PlanKind::kAuto && ruled != rule) plans.push_back(ruled);
@@ -167,8 +168,8 @@ std::optional<PathChoice> plan_by_cost(const PathContext& context, const CallArg
   const size_t count = whole_count(context, arguments);
   if (count * sizeof(float) < kPricedBytesMin) return std::nullopt;
   const auto plans = price_plans(cost_request(arguments, codec, count, *context.topology));
-  const PlanKind rule = choose_plan(arguments.collective, context.size,
-                                    codec.wire_bytes(arguments.count), context.topology);
+  const PlanKind rule = usual_plan(context.ground(), arguments.collective, arguments.type,
+                                   arguments.op, codec, arguments.count);
   const PlanKind other = measured == PlanKind::kAuto ? rule : measured;
   const std::optional<double> other_s = seconds_of(plans, other);
   if (!other_s) return std::nullopt;

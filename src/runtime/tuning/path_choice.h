@@ -13,6 +13,7 @@
 #include "runtime/tuning/error_samples.h"
 #include "runtime/tuning/tuning_rules.h"
 #include "runtime/tuning/tuning_table.h"
+#include "runtime/usual_plan.h"
 #include "tersum/communicator.h"
 #include "tersum/status.h"
 
@@ -24,6 +25,9 @@ struct PathContext {
   const TuningTable* table = nullptr;  // null: not tuned
   const std::vector<TuningRule>* rules = nullptr;
   std::optional<SampledCodecs> sampled;  // what recent samples allow this call
+  int host_cpus = 0;                     // as Member::host_cpus
+
+  [[nodiscard]] PlanGround ground() const { return {size, topology, host_cpus}; }
 };
 
 // Elements of the whole array: every rank's parts together where a call counts one rank's.

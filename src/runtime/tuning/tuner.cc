@@ -88,7 +88,7 @@ class Tuning {
   Result<bool> holds(const TuningTable& table);
   [[nodiscard]] bool may_leap_over(size_t bytes) const;
   [[nodiscard]] TuningWay first_way(size_t bytes) const {
-    return probe_ways(bytes, request_.size, request_.topology).front();
+    return probe_ways(bytes, request_.ground).front();
   }
   Result<bool> still_true(const TuningTable& table, size_t bytes, int rounds);
   // Less a little for what ranks agree on between the sizes.
@@ -98,6 +98,7 @@ class Tuning {
   [[nodiscard]] double seconds_since(int64_t begun_ns) const {
     return static_cast<double>(clock_.now_ns() - begun_ns) * 1e-9;
   }
+  [[nodiscard]] int ranks() const { return request_.ground.size; }
   // Values as gradients have them, not zeros: zeros flatter quantizers.
   void grow_arrays(size_t count);
   // By the probe and the one before it.
@@ -177,22 +178,24 @@ Status Tuning::look_at_all_sizes() {
   double to_come_s = 0;
   for (size_t i = 0; i < kProbeSizes.size(); ++i) {
     const double left_s = budget_s() - elapsed_s_ - to_come_s;
-    if (i > 0 && least_seconds_at(i, few_seen(probes_.back()), request_.size, few_turn_s_) > left_s)
+    if (i > 0 && least_seconds_at(i, few_seen(probes_.back()), ranks(), few_turn_s_) > left_s)
       break;
     Probe probe;
     probe.bytes = kProbeSizes[i];
-    const auto ways = probe_ways(probe.bytes, request_.size, request_.topology);
-    const std::vector<TuningWay> few = {ways.begin(), ways.begin() + kFewWays};
+    const auto ways = probe_ways(probe.bytes, request_.ground);
+    const size_t few_count = few_ways(probe.bytes, request_.ground);
+    const std::vector<TuningWay> few = {ways.begin(), ways.begin() + few_count};
+    const std::vector<TuningWay> rest = {ways.begin() + few_count, ways.end()};
     TERSUM_RETURN_IF_ERROR(look_at(probe, few));
     TERSUM_RETURN_IF_ERROR(look_again(probe, few, i + 1, to_come_s));
     few_turn_s_ = probe.turn_s;
-    const double mean_s = few_turn_s_ / static_cast<double>(kFewWays);
+    const double mean_s = few_turn_s_ / static_cast<double>(few_count);
     const double rest_s =
-        least_seconds(probe.bytes, rest_turn_seconds(ways, request_.size, few_seen(probe), mean_s));
-    const double next_s = least_seconds_at(i + 1, few_seen(probe), request_.size, few_turn_s_);
+        least_seconds(probe.bytes, rest_turn_seconds(rest, ranks(), few_seen(probe), mean_s));
+    const double next_s = least_seconds_at(i + 1, few_seen(probe), ranks(), few_turn_s_);
     const double few_to_come_s = seconds_to_come(probe.turn_s);
     if (rest_fits(rest_s, next_s, budget_s() - elapsed_s_ - to_come_s - few_to_come_s)) {
-      TERSUM_RETURN_IF_ERROR(look_at(probe, {ways.begin() + kFewWays, ways.end()}));
+      TERSUM_RETURN_IF_ERROR(look_at(probe, rest));
     }
     to_come_s += seconds_to_come(probe.turn_s);
     probes_.push_back(std::move(probe));
@@ -212,9 +215,9 @@ Status Tuning::look_further() {
     const double kept_s = probes_.size() > 1 ? to_come_s_ : 0;
     // By one more call the ranks agree.
     const double left_s = budget_s() - elapsed_s_ - kept_s - seen.exact_s;
-    const size_t bytes = further_size(seen, request_.size, left_s);
+    const size_t bytes = further_size(seen, ranks(), left_s);
     if (bytes == 0) return {};
-    const bool warms_up = 2 * further_seconds(seen, request_.size, bytes) <= left_s;
+    const bool warms_up = 2 * further_seconds(seen, ranks(), bytes) <= left_s;
     // Large arrays that are met cold take longer by more than those before them foretell it wrong.
     if (!warms_up && bytes > kColdBytesMax) return {};
     TERSUM_RETURN_IF_ERROR(look_once(bytes, warms_up));
@@ -226,8 +229,8 @@ Status Tuning::look_once(size_t bytes, bool warms_up) {
   Probe probe;
   probe.bytes = bytes;
   probe.is_single_look = true;
-  probe.ways = probe_ways(bytes, request_.size, request_.topology);
-  probe.ways.resize(kFewWays);
+  probe.ways = probe_ways(bytes, request_.ground);
+  probe.ways.resize(few_ways(bytes, request_.ground));
   grow_arrays(bytes / sizeof(float));
   for (const TuningWay& way : probe.ways) {
     if (warms_up) TERSUM_RETURN_IF_ERROR(call(way, bytes));
@@ -245,7 +248,7 @@ Status Tuning::look_again(Probe& probe, const std::vector<TuningWay>& ways, size
   for (int look = 1; look < kLooksMax; ++look) {
     const double left_s = budget_s() - elapsed_s_ - to_come_s - seconds_to_come(probe.turn_s);
     const double look_s = probe.turn_s * (1 + turns_before(probe.bytes));
-    const double next_s = least_seconds_at(next, few_seen(probe), request_.size, probe.turn_s);
+    const double next_s = least_seconds_at(next, few_seen(probe), ranks(), probe.turn_s);
     if (next_s <= left_s || look_s > kLookShare * left_s) break;
     Probe other;
     other.bytes = probe.bytes;
@@ -405,7 +408,7 @@ Result<bool> Tuning::holds(const TuningTable& table) {
 bool Tuning::may_leap_over(size_t bytes) const {
   const auto next = std::upper_bound(kProbeSizes.begin(), kProbeSizes.end(), bytes);
   if (next == kProbeSizes.end()) return false;
-  return 2 * slow_seconds(request_.size, *next) <= kLeapShare * budget_s();
+  return 2 * slow_seconds(ranks(), *next) <= kLeapShare * budget_s();
 }
 
 // Whether exact values of this size take about as long as the table says, after one call to warm

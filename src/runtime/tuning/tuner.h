@@ -12,16 +12,15 @@
 #include <string>
 
 #include "base/clock.h"
-#include "plan/topology.h"
 #include "runtime/start_call.h"
 #include "runtime/tuning/tuning_table.h"
+#include "runtime/usual_plan.h"
 #include "tersum/status.h"
 
 namespace tersum {
 
 struct TuningRequest {
-  int size = 1;
-  const Topology* topology = nullptr;
+  PlanGround ground;
   // Names hosts, wires and versions of the group; equal on all ranks. Empty: nothing is cached.
   std::string key;
   // What an earlier tuning of this group found, equal on all ranks; null: it was not tuned.

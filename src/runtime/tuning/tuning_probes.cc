@@ -36,13 +36,24 @@ double byte_seconds(const FewSeen& seen) {
   return seen.seconds_per_byte.value_or(saved_s);
 }
 
+bool goes_by_tree(size_t bytes, const PlanGround& ground) {
+  return choose_lossless_plan(Collective::kAllReduce, ground.size, bytes, ground.topology,
+                              ground.host_cpus) == PlanKind::kTree &&
+         ground.topology == nullptr;
+}
+
 bool is_few(std::string_view codec) {
   return std::find(std::begin(kFewCodecs), std::end(kFewCodecs), codec) != std::end(kFewCodecs);
 }
 
 }  // namespace
 
-std::vector<TuningWay> probe_ways(size_t bytes, int size, const Topology* topology) {
+size_t few_ways(size_t bytes, const PlanGround& ground) {
+  return goes_by_tree(bytes, ground) ? 3 : 2;
+}
+
+std::vector<TuningWay> probe_ways(size_t bytes, const PlanGround& ground) {
+  const auto [size, topology, host_cpus] = ground;
   std::vector<TuningWay> ways;
   const auto add = [&](PlanKind plan, bool few, bool others) {
     for (const std::string_view codec : tuning_codecs()) {
@@ -56,6 +67,7 @@ std::vector<TuningWay> probe_ways(size_t bytes, int size, const Topology* topolo
   const PlanKind over_hosts = shares_hosts ? PlanKind::kHierarchical : PlanKind::kTwoStep;
   const PlanKind main_plan = is_wired ? PlanKind::kAuto : over_hosts;
   add(main_plan, true, false);
+  if (goes_by_tree(bytes, ground)) ways.push_back({kFewCodecs[0], PlanKind::kTree});
   add(main_plan, false, true);
   const auto has = [&](PlanKind plan) {
     return std::any_of(ways.begin(), ways.end(), [&](const auto& way) { return way.plan == plan; });
@@ -81,7 +93,7 @@ std::vector<TuningWay> probe_ways(size_t bytes, int size, const Topology* topolo
   return ways;
 }
 
-double rest_turn_seconds(const std::vector<TuningWay>& ways, int size, const FewSeen& seen,
+double rest_turn_seconds(std::span<const TuningWay> rest, int size, const FewSeen& seen,
                          double mean_s) {
   const double bytes_s = byte_seconds(seen) * static_cast<double>(seen.bytes);
   const double share = std::clamp(bytes_s / (seen.exact_s + seen.coded_s), 0.0, 1.0);
@@ -89,8 +101,8 @@ double rest_turn_seconds(const std::vector<TuningWay>& ways, int size, const Few
   // no more messages.
   const double of_one_shot = 1 + share * std::max(0.75 * size - 1, 0.0);
   double turn_s = 0;
-  for (size_t w = kFewWays; w < ways.size(); ++w) {
-    turn_s += (ways[w].plan == PlanKind::kOneShot ? of_one_shot : 1) * mean_s;
+  for (const TuningWay& way : rest) {
+    turn_s += (way.plan == PlanKind::kOneShot ? of_one_shot : 1) * mean_s;
   }
   return turn_s;
 }

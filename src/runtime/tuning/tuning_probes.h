@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "plan/topology.h"
 #include "runtime/tuning/time_model.h"
+#include "runtime/usual_plan.h"
 
 namespace tersum {
 
@@ -28,15 +28,17 @@ inline int turns_before(size_t bytes) { return calls_in_a_row(bytes) > 1 ? 0 : 1
 inline constexpr int kTurnsMin = 3;
 inline constexpr int kTurnsMax = 21;
 
-// The ways of `size` ranks for arrays of `bytes`: every tuning codec by two_step and, while small,
+// The ways of a group for arrays of `bytes`: every tuning codec by two_step and, while small,
 // by one_shot; of more than two ranks also a ring, with one codec that quantizes and one that does
 // not, and, while small, exact by a tree. Where hosts hold several ranks hierarchical is in
 // two_step's place, which comes last. On a topology whose ranks are not all neighbours: the plan
 // that the rule of thumb takes there. Where links are missing or rates described also the two plans
-// that the cost model finds quickest. The first kFewWays are two codecs by the main plan: they tell
-// how time grows where there is no time for all.
-std::vector<TuningWay> probe_ways(size_t bytes, int size, const Topology* topology);
-inline constexpr size_t kFewWays = 2;
+// that the cost model finds quickest. The first two are two codecs by the main plan: they tell how
+// time grows where there is no time for all.
+std::vector<TuningWay> probe_ways(size_t bytes, const PlanGround& ground);
+// How many of them are measured at every size that is: these two, and exact by a tree where a call
+// that nobody measured would go by it, so that tuning does not take from it what it had.
+size_t few_ways(size_t bytes, const PlanGround& ground);
 
 // How many turns of `turn_s` each are counted: as many as `all_s` has room for.
 inline constexpr double kTurnsSeconds = 8e-3;
@@ -61,7 +63,7 @@ inline double least_seconds(size_t bytes, double turn_s) {
   return turn_s * (turns_before(bytes) + kTurnsMin);
 }
 
-// The first kFewWays at the largest size so far, as called once each.
+// The first two ways at the largest size so far, as called once each.
 struct FewSeen {
   size_t bytes = 0;
   double exact_s = 0;
@@ -88,9 +90,9 @@ double further_seconds(const FewSeen& seen, int size, size_t bytes);
 // so that what a byte costs can be told from latency. 0: none.
 size_t further_size(const FewSeen& seen, int size, double left_s);
 
-// A guess at a turn of the ways behind the first kFewWays, by the mean call of these: the others'
+// A guess at a turn of `rest`, the ways behind the few, by the mean call of these: the others'
 // codecs have as many bytes on average, or fewer.
-double rest_turn_seconds(const std::vector<TuningWay>& ways, int size, const FewSeen& seen,
+double rest_turn_seconds(std::span<const TuningWay> rest, int size, const FewSeen& seen,
                          double mean_s);
 
 // Whether these are measured, too, when the fewest turns of them take `rest_s`: if that fits into

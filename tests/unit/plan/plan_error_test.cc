@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "plan/plan.h"
 #include "plan/topology.h"
@@ -156,6 +157,30 @@ TEST(ChoosePlan, HasOneCrossoverPerSizeWhereTheModelPutsIt) {
       seen_two_step |= !one_shot;
     }
   }
+}
+
+TEST(ChoosePlan, RanksThatShareCpusSendFewMessages) {
+  const auto choice = [](int size, int cpus, size_t bytes,
+                         Collective collective = Collective::kAllReduce) {
+    return choose_lossless_plan(collective, size, bytes, nullptr, cpus);
+  };
+  for (const size_t bytes : {size_t{1}, size_t{4096}, size_t{1} << 20}) {
+    for (const int cpus : {1, 2, 3, 100}) {
+      EXPECT_EQ(choice(2 * cpus + 1, cpus, bytes), PlanKind::kTree) << cpus;
+      EXPECT_EQ(choice(2 * cpus, cpus, bytes),
+                choose_plan(Collective::kAllReduce, 2 * cpus, bytes));
+    }
+    EXPECT_EQ(choice(64, 0, bytes), PlanKind::kTwoStep) << "nobody says how many there are";
+  }
+  EXPECT_EQ(choice(8, 2, (1 << 20) + 1), PlanKind::kTwoStep);
+  EXPECT_EQ(choice(8, std::numeric_limits<int>::max(), 1024), PlanKind::kOneShot);
+  for (const Collective other : {Collective::kReduceScatter, Collective::kAllGather,
+                                 Collective::kBroadcast, Collective::kBarrier}) {
+    EXPECT_EQ(choice(8, 2, 1024, other), PlanKind::kTwoStep);
+  }
+  const auto wires = make_topology("ring8").value();
+  EXPECT_EQ(choose_lossless_plan(Collective::kAllReduce, 8, 200 * 1024, wires.get(), 2),
+            choose_plan(Collective::kAllReduce, 8, 200 * 1024, wires.get()));
 }
 
 TEST(ChoosePlan, HugeArraysDoNotOverflow) {

@@ -67,8 +67,8 @@ class CollectiveFixture : public ::testing::TestWithParam<Point> {
     if (kind == PlanKind::kAuto) {
       const bool per_rank = collective != Collective::kAllReduce;
       const size_t own = per_rank ? count / static_cast<size_t>(cluster_->size()) : count;
-      request.kind =
-          choose_plan(collective, cluster_->size(), codec->wire_bytes(own), hosts_.get());
+      const CallOptions open{shape.codec, PlanKind::kAuto, 0};
+      request.kind = cluster_->at(0).choose(collective, own, shape.type, shape.op, open)->plan;
     }
     return make_plan(request).value();
   }

@@ -81,6 +81,37 @@ TEST(FoundHosts, ChangeNothingWhereTheyTellNothing) {
   EXPECT_EQ(chosen(together.at(0), kCount), PlanKind::kTwoStep);
 }
 
+// More than two ranks a CPU: each message takes time from all, and a tree has the fewest.
+TEST(FoundHosts, RanksThatShareCpusAddUpSmallArraysByTree) {
+  ClusterOptions options = sim_of(5, 1);
+  options.network.host_cpus = 2;
+  Cluster cluster(options);
+  for (int rank = 0; rank < 5; ++rank) {
+    EXPECT_EQ(chosen(cluster.at(rank), kCount), PlanKind::kTree);
+    EXPECT_EQ(chosen(cluster.at(rank), 5 * kCount), PlanKind::kTwoStep);
+    EXPECT_EQ(chosen(cluster.at(rank), kCount, "int8/128"), PlanKind::kTwoStep);
+  }
+  auto groups = all_of(cluster);
+  const uint64_t before = cluster.at(4).stats().wire_bytes_sent;
+  expect_sums(cluster, groups, kOpen);
+  // A leaf of the tree sends its array; of two_step each rank 8/5 of one.
+  EXPECT_LT(cluster.at(4).stats().wire_bytes_sent - before, 1.1 * sizeof(float) * kCount);
+}
+
+// Sums of 16-bit values would be rounded at every hop.
+TEST(FoundHosts, TreesAreForWhatTheyDoNotRound) {
+  ClusterOptions options = sim_of(5, 1);
+  options.network.host_cpus = 2;
+  Cluster cluster(options);
+  const auto chosen_of = [&](DataType type, ReduceOp op) {
+    return cluster.at(0).choose(Collective::kAllReduce, kCount, type, op, kOpen)->plan;
+  };
+  EXPECT_EQ(chosen_of(DataType::kBFloat16, ReduceOp::kSum), PlanKind::kTwoStep);
+  EXPECT_EQ(chosen_of(DataType::kFloat16, ReduceOp::kAverage), PlanKind::kTwoStep);
+  EXPECT_EQ(chosen_of(DataType::kBFloat16, ReduceOp::kMax), PlanKind::kTree);
+  EXPECT_EQ(chosen_of(DataType::kInt32, ReduceOp::kSum), PlanKind::kTree);
+}
+
 TEST(FoundHosts, NamedWiresComeFirst) {
   ClusterOptions options = sim_of(4, 2);
   options.communicator.topology = "mesh4";

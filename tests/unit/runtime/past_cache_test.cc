@@ -68,6 +68,17 @@ TEST(PastCache, CountsTheRanksOfItsOwnHost) {
   EXPECT_EQ(ranks_together(members, 4), 2u);
 }
 
+TEST(PastCache, KnowsTheCpusThatAllRanksShare) {
+  std::vector<RankCarrier> members(3, RankCarrier{0, false, 1});
+  members[1].cpus = 4;  // the others are bound to less
+  EXPECT_EQ(cpus_together(members), 4);
+  members[2].cpus = 0;
+  EXPECT_EQ(cpus_together(members), 0) << "of an earlier version";
+  members[2] = {1, false, 4};
+  EXPECT_EQ(cpus_together(members), 0) << "of two hosts";
+  EXPECT_EQ(cpus_together({}), 0);
+}
+
 // 17 MiB of four ranks: past the cache, by way of what peers have written.
 TEST(PastCache, SumsInPlaceAreRight) {
   constexpr int kRanks = 4;

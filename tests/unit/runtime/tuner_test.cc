@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -49,12 +50,11 @@ struct Machine {
                                                               : 10e-6;
     return latency_s + still_s + wire * ns_per_byte * 1e-9;
   }
-  TuningTable tune(int size, const TuningTable* known = nullptr,
-                   const Topology* topology = nullptr) {
+  TuningTable tune(int size, const TuningTable* known = nullptr, const Topology* topology = nullptr,
+                   int host_cpus = 0) {
     TuningRequest request;
-    request.size = size;
+    request.ground = {size, topology, host_cpus};
     request.known = known;
-    request.topology = topology;
     const RunCall run = [this](const CallArguments& arguments, const CallOptions& options) {
       if (arguments.type == DataType::kFloat64) {  // agreement
         clock.advance(10e-6 + latency_s);
@@ -375,25 +375,43 @@ TEST(TuningProbes, ALookFurtherTakesNoMoreThanIsLeft) {
 }
 
 TEST(TuningProbes, WaysOfTwoRanksAndOfMore) {
-  const auto ways = probe_ways(64 << 10, 4, nullptr);
+  const auto ways = probe_ways(64 << 10, {4});
   ASSERT_EQ(ways.size(), 11U);
   EXPECT_EQ(ways[0], (TuningWay{"exact", PlanKind::kTwoStep}));
   EXPECT_EQ(ways[1], (TuningWay{"int8/128", PlanKind::kTwoStep}));
+  const std::span<const TuningWay> rest = std::span(ways).subspan(few_ways(64 << 10, {4}));
+  ASSERT_EQ(rest.size(), 9U);
   const FewSeen bytes_count = {64 << 10, 512e-6, 130e-6, std::nullopt};
-  EXPECT_DOUBLE_EQ(rest_turn_seconds(ways, 4, bytes_count, 1e-3), (2 + 4 * 3 + 2 + 1) * 1e-3);
+  EXPECT_DOUBLE_EQ(rest_turn_seconds(rest, 4, bytes_count, 1e-3), (2 + 4 * 3 + 2 + 1) * 1e-3);
   const FewSeen latency = {64 << 10, 512e-6, 512e-6, std::nullopt};
-  EXPECT_DOUBLE_EQ(rest_turn_seconds(ways, 4, latency, 1e-3), (2 + 4 + 2 + 1) * 1e-3);
-  EXPECT_EQ(probe_ways(1 << 20, 2, nullptr).size(), 8U);
+  EXPECT_DOUBLE_EQ(rest_turn_seconds(rest, 4, latency, 1e-3), (2 + 4 + 2 + 1) * 1e-3);
+  EXPECT_EQ(probe_ways(1 << 20, {2}).size(), 8U);
   EXPECT_EQ(ways.back(), (TuningWay{"exact", PlanKind::kTree}));
-  EXPECT_EQ(probe_ways(1 << 20, 4, nullptr).size(), 7U);
-  EXPECT_EQ(probe_ways(4 << 20, 4, nullptr).size(), 6U);
-  EXPECT_EQ(probe_ways(4 << 20, 2, nullptr).size(), 4U);
+  EXPECT_EQ(probe_ways(1 << 20, {4}).size(), 7U);
+  EXPECT_EQ(probe_ways(4 << 20, {4}).size(), 6U);
+  EXPECT_EQ(probe_ways(4 << 20, {2}).size(), 4U);
+}
+
+// What untuned calls go by is measured at every size that is: more than two ranks a CPU.
+TEST(TuningProbes, TreesAreFewOfRanksThatShareCpus) {
+  const PlanGround crowded = {8, nullptr, 2};
+  for (const size_t bytes : {size_t{1} << 10, size_t{1} << 20}) {
+    ASSERT_EQ(few_ways(bytes, crowded), 3U);
+    const auto ways = probe_ways(bytes, crowded);
+    EXPECT_EQ(ways[0], (TuningWay{"exact", PlanKind::kTwoStep}));
+    EXPECT_EQ(ways[1], (TuningWay{"int8/128", PlanKind::kTwoStep}));
+    EXPECT_EQ(ways[2], (TuningWay{"exact", PlanKind::kTree}));
+    EXPECT_EQ(std::ranges::count(ways, ways[2]), 1);
+    EXPECT_EQ(ways.size(), probe_ways(bytes, {8}).size());
+  }
+  EXPECT_EQ(few_ways(4 << 20, crowded), 2U);
+  for (const int cpus : {0, 4, 8}) EXPECT_EQ(few_ways(1 << 10, {8, nullptr, cpus}), 2U);
 }
 
 // What hosts of several ranks send by two_step crosses the wire once per rank: measured to compare.
 TEST(TuningProbes, RanksThatShareHostsAddUpThereFirst) {
   const auto topology = topology_of_hosts(std::vector<int>{0, 0, 1, 1});
-  const auto ways = probe_ways(4 << 20, 4, topology.get());
+  const auto ways = probe_ways(4 << 20, {4, topology.get()});
   EXPECT_EQ(ways, (std::vector<TuningWay>{{"exact", PlanKind::kHierarchical},
                                           {"int8/128", PlanKind::kHierarchical},
                                           {"bf16", PlanKind::kHierarchical},
@@ -419,14 +437,14 @@ TEST(TuningProbes, OnWiresTheQuickestPlansByTheModelAreMeasuredToo) {
   using Plans = std::vector<PlanKind>;
   const auto plans_on = [](const char* name, size_t bytes) {
     const auto wires = open_topology(name, kUnknownBytesPerSecond, 0).value();
-    return plans_of(probe_ways(bytes, wires->ranks(), wires.get()));
+    return plans_of(probe_ways(bytes, {wires->ranks(), wires.get()}));
   };
   EXPECT_EQ(plans_on("ring8", 4 << 20), (Plans{PlanKind::kAuto, PlanKind::kHierarchical}));
   EXPECT_EQ(plans_on("ring8", 1 << 10).front(), PlanKind::kAuto);
   EXPECT_EQ(plans_on("torus2x4", 4 << 20), Plans{PlanKind::kAuto}) << "others are far behind";
   EXPECT_EQ(plans_on("torus2x2", 4 << 20), (Plans{PlanKind::kAuto, PlanKind::kBidirectionalRing}));
   const auto star = make_topology("star8", 31.25e6, 0).value();
-  const auto ways = probe_ways(4 << 20, 8, star.get());
+  const auto ways = probe_ways(4 << 20, {8, star.get()});
   EXPECT_EQ(plans_of(ways),
             (Plans{PlanKind::kTwoStep, PlanKind::kRing, PlanKind::kBidirectionalRing}));
   EXPECT_EQ(ways[0], (TuningWay{"exact", PlanKind::kTwoStep}));

@@ -54,6 +54,24 @@ CallOptions open_codec(double max_rel_error = 0) {
   return options;
 }
 
+// Exact partial sums of 16 bits are rounded at every hop; maxima are not.
+TEST(ChoosePath, OpenSumsOf16BitsAreNotRoundedAtEveryHop) {
+  CallOptions exact;
+  exact.codec = "exact";
+  for (const PlanKind quickest : {PlanKind::kTree, PlanKind::kRing}) {
+    const TuningTable table({{kExactDirect, 65'536, 100e-6}, {{"exact", quickest}, 65'536, 10e-6}});
+    const PathContext context = context_of(table, 4);
+    const auto plan_of = [&](DataType type, ReduceOp op) {
+      return choose_path(context, sum_of(65'536 / element_bytes(type), type, op), exact)->plan;
+    };
+    EXPECT_EQ(plan_of(DataType::kFloat32, ReduceOp::kSum), quickest);
+    EXPECT_EQ(plan_of(DataType::kInt32, ReduceOp::kSum), quickest);
+    EXPECT_EQ(plan_of(DataType::kBFloat16, ReduceOp::kMax), quickest);
+    EXPECT_EQ(plan_of(DataType::kBFloat16, ReduceOp::kSum), PlanKind::kTwoStep);
+    EXPECT_EQ(plan_of(DataType::kFloat16, ReduceOp::kAverage), PlanKind::kTwoStep);
+  }
+}
+
 TEST(TuningTable, GivesMeasuredPointsBack) {
   const TuningTable table = sample_table();
   for (const TuningPoint& point : table.points()) {

@@ -85,6 +85,23 @@ TEST(HostTransport, KnowsWhoIsOnOneHost) {
   EXPECT_NE(a.transport->host_of("no address"), here);
 }
 
+TEST(HostTransport, SaysHowManyCpusItsHostHas) {
+  const Endpoint a;
+  const std::string own = a.transport->address();
+  EXPECT_GT(a.transport->cpus_of(own), 0);
+  EXPECT_EQ(a.transport->cpus_of("no address"), 0);
+  PeerAddress address = parse_peer_address(own).value();
+  address.cpus = 7;
+  EXPECT_EQ(a.transport->cpus_of(address.to_string()), 7);
+  address.cpus = 0;  // as of an earlier version
+  const std::string silent = address.to_string();
+  EXPECT_EQ(silent.find("cpus"), std::string::npos);
+  for (const char* field : {"", ";cpus=", ";cpus=0", ";cpus=-4", ";cpus=2x", ";cpus=99999999999"}) {
+    EXPECT_EQ(a.transport->cpus_of(silent + field), 0) << field;
+    EXPECT_TRUE(a.transport->parse_peer(silent + field).ok()) << field;
+  }
+}
+
 TEST(HostTransport, LinksOverIpv6) {
   ListenOptions options;
   options.listen_address = "::1";
