@@ -101,11 +101,12 @@ struct PlanRequest {
 // another size, or one that lacks a link: the message names it and the kinds that would fit.
 Result<Plan> make_plan(const PlanRequest& request);
 
-// kAuto's choice. Where everybody reaches everybody: one_shot for a small all_reduce in a small
-// group, else two_step (the crossover is derived in choose_plan.cc). On other topologies: of the
-// plans that fit, the one whose busiest link carries least, but tree for small arrays; where none
-// fits, two_step, which make_plan then refuses. `wire_bytes`: the whole array, encoded. The same on
-// all ranks: depends only on what all ranks agree on.
+// kAuto's choice, of what loses nothing but for choose_lossless_plan. Where everybody reaches
+// everybody: one_shot for a small all_reduce in a small group, else two_step (the crossover is
+// derived in choose_plan.cc). On other topologies: of the plans that fit, the one whose busiest
+// link carries least, but tree for small arrays; where none fits, two_step, which make_plan then
+// refuses. `wire_bytes`: the whole array, encoded. The same on all ranks: depends only on what all
+// ranks agree on.
 PlanKind choose_plan(Collective collective, int size, size_t wire_bytes,
                      const Topology* topology = nullptr);
 

@@ -49,7 +49,8 @@ std::vector<double> measure_list(const CallArguments& arguments, std::span<const
 
 void CommunicatorImpl::set_tuning(std::vector<std::string> addresses, std::vector<TuningRule> rules,
                                   int ranks_together) {
-  tuning_key_ = addresses.empty() ? std::string() : make_tuning_key(addresses, options_);
+  tuning_key_ =
+      addresses.empty() ? std::string() : make_tuning_key(addresses, options_, member_->host_cpus);
   addresses_ = std::move(addresses);
   rules_ = std::move(rules);
   ranks_together_ = ranks_together;
@@ -291,7 +292,7 @@ Status CommunicatorImpl::tune_locked(bool fresh, const RunCall& run_call) {
     known = table_;
   }
   TuningRequest request;
-  request.ground = unsampled_context().ground();
+  request.ground = member_->ground();
   request.key = tuning_key_;
   request.known = known.get();
   request.fresh = fresh;

@@ -20,6 +20,7 @@
 #include "runtime/plan_cache.h"
 #include "runtime/plan_fits.h"
 #include "runtime/rounding_calls.h"
+#include "runtime/usual_plan.h"
 #include "tersum/communicator.h"
 #include "tersum/options.h"
 #include "tersum/status.h"
@@ -41,7 +42,7 @@ struct RankPlace {
 struct RankCarrier {
   int host = 0;           // as Meeting::host_of, whatever a topology says of hosts
   bool over_tcp = false;  // it takes TCP alone
-  int cpus = 0;           // that its host gives its ranks; 0: unknown
+  std::string cpus;       // on which it may run (platform/cpu_count.h); empty: unknown
 };
 
 class Progress;
@@ -87,6 +88,8 @@ class Member {
     return text;
   }
 
+  [[nodiscard]] PlanGround ground() const { return {size(), topology.get(), host_cpus}; }
+
   const std::shared_ptr<Progress> progress;
   const uint64_t group;
   const int rank;
@@ -100,8 +103,8 @@ class Member {
   std::vector<RankCarrier> carriers;  // by rank, of what split may divide; else empty
   // Of the communicator, where this one lives, it among them, whatever a topology says of hosts.
   size_t ranks_of_host = 1;
-  // Those of the one host that all ranks of the communicator are on, which share them; 0: there are
-  // several hosts, or somebody does not say.
+  // On which the communicator's ranks may run, all of which are on one host; 0: there are several
+  // hosts, or somebody does not say.
   int host_cpus = 0;
   // Lanes (lanes.h): the communicator's member, and the communicator's number of each rank.
   std::shared_ptr<Member> parent;

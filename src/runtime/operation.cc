@@ -100,8 +100,8 @@ PlanRequest Operation::wanted_plan(const Codec& codec) const {
   plan.count = request_.count * part_count(request_.collective, size);
   plan.kind = request_.plan;
   if (plan.kind == PlanKind::kAuto) {
-    plan.kind = usual_plan({size, topology, member_->host_cpus}, request_.collective, request_.type,
-                           request_.op, codec, request_.count);
+    plan.kind = usual_plan(member_->ground(), request_.collective, request_.type, request_.op,
+                           codec, request_.count);
   }
   return plan;
 }

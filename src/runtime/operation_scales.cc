@@ -6,6 +6,7 @@
 #include "plan/collective_rules.h"
 #include "runtime/member.h"
 #include "runtime/operation.h"
+#include "runtime/usual_plan.h"
 
 namespace tersum {
 namespace {
@@ -36,8 +37,8 @@ Status Operation::begin_scales() {
   const Result<const Codec*> maxima = find_codec("exact", DataType::kBFloat16, ReduceOp::kMax);
   if (!maxima.ok()) return maxima.status();
   wanted.granule = maxima.value()->block();
-  wanted.kind = choose_plan(wanted.collective, wanted.size, maxima.value()->wire_bytes(count),
-                            wanted.topology);
+  wanted.kind = usual_plan(member_->ground(), wanted.collective, DataType::kBFloat16,
+                           ReduceOp::kMax, *maxima.value(), count);
   sums_ = sums;
   TERSUM_RETURN_IF_ERROR(resolve_plan(wanted, *maxima.value(), scale_limits(), agreement_.plan));
   measured_ = 0;

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "plan/host_topology.h"
+#include "platform/cpu_count.h"
 #include "platform/system_clock.h"
 #include "runtime/group_id.h"
 #include "tersum/version.h"
@@ -158,7 +159,7 @@ Status read_members(Progress& progress, Store& store, const MeetingRequest& requ
     }
     meeting.addresses.push_back(field(record, "address"));
     meeting.extras.push_back(field(record, "extra"));
-    meeting.carriers.push_back({0, field(record, "transport") == "tcp", 0});
+    meeting.carriers.push_back({0, field(record, "transport") == "tcp", {}});
   }
   return {};
 }
@@ -212,12 +213,12 @@ size_t ranks_together(std::span<const RankCarrier> members, int rank) {
 }
 
 int cpus_together(std::span<const RankCarrier> members) {
-  int cpus = 0;
+  std::string cpus;
   for (const RankCarrier& member : members) {
-    if (member.host != members.front().host || member.cpus == 0) return 0;
-    cpus = std::max(cpus, member.cpus);
+    if (member.host != members.front().host || member.cpus.empty()) return 0;
+    unite_cpus(cpus, member.cpus);
   }
-  return cpus;
+  return count_cpus(cpus);
 }
 
 std::vector<RankCarrier> carriers_of_part(std::span<const RankCarrier> all,

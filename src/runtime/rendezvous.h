@@ -41,8 +41,8 @@ GroupCarrier carrier_of(std::span<const RankCarrier> members);
 // How many of a group live on the host of member `rank`, it among them.
 size_t ranks_together(std::span<const RankCarrier> members, int rank);
 
-// The CPUs of the one host on which all of a group are, and may run there together; 0 where there
-// are several hosts, or a member does not say.
+// How many CPUs the members of a group may run on, all of which are on one host; 0 where there are
+// several hosts, or a member does not say.
 int cpus_together(std::span<const RankCarrier> members);
 
 struct Meeting {

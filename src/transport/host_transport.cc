@@ -36,7 +36,7 @@ class HostTransport final : public Transport, private Inbound::Policy, private O
   [[nodiscard]] std::string address() const override;
   [[nodiscard]] Result<ProcessId> parse_peer(std::string_view address) const override;
   [[nodiscard]] std::string host_of(std::string_view address) const override;
-  [[nodiscard]] int cpus_of(std::string_view address) const override;
+  [[nodiscard]] std::string cpus_of(std::string_view address) const override;
   void admit(uint64_t group, const GroupToken& token) override { inbound_.admit(group, token); }
   void forget(uint64_t group) override { inbound_.forget(group); }
   void connect(std::string_view address, uint64_t group, const GroupToken& token,
@@ -123,7 +123,6 @@ HostTransport::~HostTransport() {
 void HostTransport::listen_for_sharing() {
   own_.boot = boot_id();
   own_.network = network_namespace_id();
-  own_.cpus = cpus_of_host();
   if (!shares_memory_) return;
   const std::string name = "tersum-" + process_name(self());
   Result<UniqueFd> fd = listen_unix(name);
@@ -156,6 +155,7 @@ Status HostTransport::listen(const ListenOptions& options) {
   }
   listen_for_sharing();
   own_.tcp = bound->to_string();
+  own_.cpus = own_cpus();
   inbound_.add_listener(std::move(fd).value(), Carrier::kTcp);
   if (options.tcp_streams > 0) tcp_streams_ = options.tcp_streams;
   if (tcp_streams_ == 0) tcp_streams_ = kDefaultTcpStreams;
@@ -182,9 +182,9 @@ std::string HostTransport::host_of(std::string_view address) const {
   return known ? peer.boot + " " + peer.network : process_name(peer.id);
 }
 
-int HostTransport::cpus_of(std::string_view address) const {
+std::string HostTransport::cpus_of(std::string_view address) const {
   const Result<PeerAddress> parsed = parse_peer_address(address);
-  return parsed.ok() ? parsed.value().cpus : 0;
+  return parsed.ok() ? parsed.value().cpus : std::string();
 }
 
 void HostTransport::connect(std::string_view address, uint64_t group, const GroupToken& token,

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <optional>
 
+#include "platform/cpu_count.h"
 #include "transport/host_link.h"
 
 namespace tersum {
@@ -26,21 +27,13 @@ std::optional<ProcessId> parse_id(std::string_view digits) {
   return ProcessId{*high, *low};
 }
 
-// 0 where it is no such number: what it says only decides between plans.
-int parse_cpus(std::string_view digits) {
-  int cpus = 0;
-  const char* end = digits.data() + digits.size();
-  const auto [stop, error] = std::from_chars(digits.data(), end, cpus);
-  return error == std::errc() && stop == end && cpus > 0 ? cpus : 0;
-}
-
 }  // namespace
 
 std::string PeerAddress::to_string() const {
   std::string text(kPrefix);
   text += "id=" + process_name(id) + ";boot=" + boot + ";net=" + network + ";tcp=" + tcp;
   if (!unix_name.empty()) text += ";unix=" + unix_name;
-  if (cpus > 0) text += ";cpus=" + std::to_string(cpus);
+  if (!cpus.empty()) text += ";cpus=" + cpus;
   return text;
 }
 
@@ -74,7 +67,8 @@ Result<PeerAddress> parse_peer_address(std::string_view text) {
     } else if (name == "unix") {
       address.unix_name = value.substr(0, 100);
     } else if (name == "cpus") {
-      address.cpus = parse_cpus(value);
+      // They only decide between plans: what says none is no reason to refuse a peer.
+      if (are_cpus(value)) address.cpus = value;
     }
   }
   if (!has_id || address.tcp.empty()) return wrong;

@@ -1,7 +1,7 @@
 // PeerAddress: what a process publishes so that others can connect to it.
 //
 // Thread safety: values. The text form is "tersum:1;id=<32 hex digits>;boot=…;net=…;tcp=host:port;
-// unix=name;cpus=2"; unknown fields are skipped, so that later versions can add some.
+// unix=name;cpus=3"; unknown fields are skipped, so that later versions can add some.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct PeerAddress {
   std::string network;
   std::string tcp;
   std::string unix_name;  // empty: this process shares no memory
-  int cpus = 0;           // that its host gives its ranks together; 0: it does not say
+  std::string cpus;       // on which it may run (own_cpus); empty: it does not say
 
   [[nodiscard]] std::string to_string() const;
 };

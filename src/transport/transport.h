@@ -65,8 +65,9 @@ class Transport {
   // processes whose messages to each other take CPU time and no wire. An address that does not say
   // is a host of its own. The same on whichever process asks.
   [[nodiscard]] virtual std::string host_of(std::string_view address) const = 0;
-  // The CPUs on which the processes of that host may run together; 0 where an address does not say.
-  [[nodiscard]] virtual int cpus_of(std::string_view address) const = 0;
+  // The CPUs of that host on which the process may run, as platform/cpu_count.h writes them; empty
+  // where an address does not say.
+  [[nodiscard]] virtual std::string cpus_of(std::string_view address) const = 0;
 
   // From now on connections proving (group, token) are let in; until forget().
   virtual void admit(uint64_t group, const GroupToken& token) = 0;

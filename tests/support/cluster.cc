@@ -145,8 +145,7 @@ void Cluster::meet_by_stepping() {
     const SliceLimits limits = slice_limits(options, GroupCarrier::kWires, places.size());
     auto member = std::make_shared<Member>(process, kGroup, rank, std::move(places), limits, false,
                                            std::move(topology));
-    for (const int host : hosts)
-      member->carriers.push_back({host, false, options_.network.host_cpus});
+    for (const int host : hosts) member->carriers.push_back({host, false, options_.network.cpus});
     member->host_of = std::move(hosts);
     member->ranks_of_host = ranks_together(member->carriers, rank);
     member->host_cpus = cpus_together(member->carriers);

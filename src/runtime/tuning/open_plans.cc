@@ -112,9 +112,13 @@ double relative_error_bound(std::string_view codec, const PlanErrorTerms& terms,
 
 bool error_allows(const PathContext& context, const CallArguments& arguments,
                   const CallOptions& options, const Codec& codec, PlanKind plan) {
-  if (codec.lossless() || !reduces(arguments.collective)) return true;
+  if (!reduces(arguments.collective)) return true;
   const PlanKind rule = rule_of_thumb(context, arguments.collective);
   if (plan == PlanKind::kAuto || plan == rule || plan == PlanKind::kOneShot) return true;
+  if (codec.lossless()) {
+    return !rounds_partials(arguments.type, arguments.op) || plan == PlanKind::kTwoStep ||
+           plan == PlanKind::kHierarchical;
+  }
   // What samples have shown holds of the rule's plan, not of one that codes more often.
   const bool is_named = options.max_rel_error > 0 && !context.sampled;
   if (is_named) {

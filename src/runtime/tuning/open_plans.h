@@ -1,5 +1,5 @@
 // Open plans: what a call that leaves its plan open may be given beside the rule of thumb's plan
-// (choose_plan), and which of it the cost model finds quickest.
+// (usual_plan), and which of it the cost model finds quickest.
 //
 // A faster plan may code partial sums more often. How much more error that may cost is settled
 // here, once for measured and for predicted plans; Communicator::error_bound answers by it.
@@ -35,7 +35,8 @@ double relative_error_bound(std::string_view codec, const PlanErrorTerms& terms,
 // guarantees on that plan. Without, where rates are described: a typical error (typical_error.h) of
 // sqrt 3 quantizations, which an open plan may cost over hosts of several ranks anyway, or of the
 // rule of thumb's plan if that is more; elsewhere no larger a bound than that plan's. The rule's
-// own plan is always within.
+// own plan is always within. Exact sums of 16-bit types, whose partial sums are rounded where they
+// pass, keep to that plan, two_step, one_shot and hierarchical.
 bool error_allows(const PathContext& context, const CallArguments& arguments,
                   const CallOptions& options, const Codec& codec, PlanKind plan);
 

@@ -93,12 +93,8 @@ bool may_go(const PathContext& context, const CallArguments& arguments,
   }
   if (plan != PlanKind::kAuto) return way == plan;
   if (adds_side_by_side(way)) return true;
-  // Others quantize partial sums, or round them to 16 bits: more error than a call may have meant
-  // that left its plan open.
-  const bool is_rounded =
-      format != nullptr && format->lossless() && rounds_partials(arguments.type, arguments.op);
-  return !is_rounded && format != nullptr &&
-         error_allows(context, arguments, call_options, *format, way);
+  // Others quantize partial sums: more error than a call may have meant that left its plan open.
+  return format != nullptr && error_allows(context, arguments, call_options, *format, way);
 }
 
 // Ways of the table for this call. The table is of float32: a lossy codec costs what it costs for

@@ -13,14 +13,15 @@ namespace {
 using Points = std::span<const TuningPoint>;
 
 // How far beyond its largest measured size a plan may be used that is measured only where it may
-// win: one_shot while small, what the cost model brought in where it foretold it.
+// win: one_shot and tree while small, what the cost model brought in where it foretold it.
 constexpr double kReach = 2;
 
 // Links that have not shown what they carry are taken to carry this, as in the cost model. Of two
 // ranks: eight send 1.75 times as much of each byte, which the points do not tell.
 constexpr double kHiddenSecondsPerByte = 1 / kDefaultRateBytesPerSecond;
 
-// Whether `plan` is such a one, which others have outlasted. Where ranks are not all neighbours
+// Whether `plan` is such a one, which others have outlasted, or would have if there had been time
+// for larger sizes. Where ranks are not all neighbours
 // only the plan of untuned calls, which is kAuto in a table, is measured at every size for which
 // there is time; elsewhere two_step and ring, or hierarchical, which then reaches as far as any.
 bool has_been_outlasted(Points points, PlanKind plan) {
@@ -33,6 +34,7 @@ bool has_been_outlasted(Points points, PlanKind plan) {
     most_bytes = std::max(most_bytes, point.bytes);
     if (point.way.plan == plan) own_bytes = std::max(own_bytes, point.bytes);
   }
+  if (plan == PlanKind::kTree && !is_wired) return true;
   const bool is_main = plan == PlanKind::kTwoStep || plan == PlanKind::kRing;
   if (plan == PlanKind::kAuto || (is_main && !is_wired)) return false;
   return own_bytes < most_bytes;

@@ -91,6 +91,12 @@ class Tuning {
     return probe_ways(bytes, request_.ground).front();
   }
   Result<bool> still_true(const TuningTable& table, size_t bytes, int rounds);
+  // Of the few ways at size number `i`, by a mean call of them at the size that was `seen`.
+  [[nodiscard]] double least_seconds_of(size_t i, const FewSeen& seen, double mean_s) const {
+    if (i >= kProbeSizes.size()) return 0;
+    const auto ways = static_cast<double>(few_ways(kProbeSizes[i], request_.ground));
+    return least_seconds_at(i, seen, ranks(), ways * mean_s);
+  }
   // Less a little for what ranks agree on between the sizes.
   [[nodiscard]] double budget_s() const {
     return static_cast<double>(request_.budget_ms) * 0.99e-3;
@@ -113,7 +119,7 @@ class Tuning {
   std::vector<TuningPoint> points_;
   int64_t begun_ns_ = 0;
   double elapsed_s_ = 0;   // agreed
-  double few_turn_s_ = 0;  // agreed: the first ways, at the size that was looked at last
+  double few_mean_s_ = 0;  // agreed: a call of the few ways, at the size that was looked at last
   double to_come_s_ = 0;   // agreed: further turns of the sizes that are not looked at once only
 };
 
@@ -178,8 +184,7 @@ Status Tuning::look_at_all_sizes() {
   double to_come_s = 0;
   for (size_t i = 0; i < kProbeSizes.size(); ++i) {
     const double left_s = budget_s() - elapsed_s_ - to_come_s;
-    if (i > 0 && least_seconds_at(i, few_seen(probes_.back()), ranks(), few_turn_s_) > left_s)
-      break;
+    if (i > 0 && least_seconds_of(i, few_seen(probes_.back()), few_mean_s_) > left_s) break;
     Probe probe;
     probe.bytes = kProbeSizes[i];
     const auto ways = probe_ways(probe.bytes, request_.ground);
@@ -188,11 +193,10 @@ Status Tuning::look_at_all_sizes() {
     const std::vector<TuningWay> rest = {ways.begin() + few_count, ways.end()};
     TERSUM_RETURN_IF_ERROR(look_at(probe, few));
     TERSUM_RETURN_IF_ERROR(look_again(probe, few, i + 1, to_come_s));
-    few_turn_s_ = probe.turn_s;
-    const double mean_s = few_turn_s_ / static_cast<double>(few_count);
+    few_mean_s_ = probe.turn_s / static_cast<double>(few_count);
     const double rest_s =
-        least_seconds(probe.bytes, rest_turn_seconds(rest, ranks(), few_seen(probe), mean_s));
-    const double next_s = least_seconds_at(i + 1, few_seen(probe), ranks(), few_turn_s_);
+        least_seconds(probe.bytes, rest_turn_seconds(rest, ranks(), few_seen(probe), few_mean_s_));
+    const double next_s = least_seconds_of(i + 1, few_seen(probe), few_mean_s_);
     const double few_to_come_s = seconds_to_come(probe.turn_s);
     if (rest_fits(rest_s, next_s, budget_s() - elapsed_s_ - to_come_s - few_to_come_s)) {
       TERSUM_RETURN_IF_ERROR(look_at(probe, rest));
@@ -231,6 +235,9 @@ Status Tuning::look_once(size_t bytes, bool warms_up) {
   probe.is_single_look = true;
   probe.ways = probe_ways(bytes, request_.ground);
   probe.ways.resize(few_ways(bytes, request_.ground));
+  // Exact as an untuned call takes it, and a codec: what two ways are foretold to take.
+  if (probe.ways.size() > 2) probe.ways[0] = probe.ways[2];
+  probe.ways.resize(2);
   grow_arrays(bytes / sizeof(float));
   for (const TuningWay& way : probe.ways) {
     if (warms_up) TERSUM_RETURN_IF_ERROR(call(way, bytes));
@@ -248,7 +255,8 @@ Status Tuning::look_again(Probe& probe, const std::vector<TuningWay>& ways, size
   for (int look = 1; look < kLooksMax; ++look) {
     const double left_s = budget_s() - elapsed_s_ - to_come_s - seconds_to_come(probe.turn_s);
     const double look_s = probe.turn_s * (1 + turns_before(probe.bytes));
-    const double next_s = least_seconds_at(next, few_seen(probe), ranks(), probe.turn_s);
+    const double mean_s = probe.turn_s / static_cast<double>(ways.size());
+    const double next_s = least_seconds_of(next, few_seen(probe), mean_s);
     if (next_s <= left_s || look_s > kLookShare * left_s) break;
     Probe other;
     other.bytes = probe.bytes;

@@ -23,7 +23,7 @@ std::string host_part(const std::string& address) {
 }  // namespace
 
 std::string make_tuning_key(const std::vector<std::string>& addresses,
-                            const CommunicatorOptions& options) {
+                            const CommunicatorOptions& options, int host_cpus) {
   std::vector<std::string> parts;
   parts.reserve(addresses.size());
   for (const std::string& address : addresses) parts.push_back(host_part(address) + "\n");
@@ -36,8 +36,8 @@ std::string make_tuning_key(const std::vector<std::string>& addresses,
          ", transport " + std::string(transport_kind_name(options.transport)) + ", streams " +
          std::to_string(options.tcp_streams) + ", slice " + std::to_string(options.slice_bytes) +
          ", window " + std::to_string(options.window_bytes) + ", wires " +
-         std::to_string(text_digest(options.topology)) + ", hosts " +
-         std::to_string(text_digest(hosts));
+         std::to_string(text_digest(options.topology)) + ", cpus " + std::to_string(host_cpus) +
+         ", hosts " + std::to_string(text_digest(hosts));
 }
 
 }  // namespace tersum

@@ -11,10 +11,11 @@
 namespace tersum {
 
 // One line: versions, instruction set, transport, wires, and each rank's host and network, in rank
-// order; of two ranks, the pair. Equal for every group of the same hosts in the same arrangement,
-// met or split off. Equal on all ranks that pass equal arguments on machines of one instruction
-// set; of several, nothing is kept. Another host, boot or version gives another key.
+// order; of two ranks, the pair; the CPUs that they share (Member::host_cpus). Equal for every
+// group of the same hosts in the same arrangement, met or split off. Equal on all ranks that pass
+// equal arguments on machines of one instruction set; of several, nothing is kept. Another host,
+// boot or version gives another key.
 std::string make_tuning_key(const std::vector<std::string>& addresses,
-                            const CommunicatorOptions& options);
+                            const CommunicatorOptions& options, int host_cpus = 0);
 
 }  // namespace tersum

@@ -53,8 +53,8 @@ struct SimOptions {
   // Above 0: nodes take turns to say that they are on one of so many hosts. No link is faster by
   // it.
   int hosts = 0;
-  // That each host is said to have, whatever runs the simulation; 0: it does not say.
-  int host_cpus = 0;
+  // On which every node says that it may run, whatever runs the simulation; empty: it does not say.
+  std::string cpus;
   // What a broken peer sends: every message goes through this before it arrives, a copy of its
   // payload cut to what the header then says, or with zeros behind; returns how often the message
   // arrives. Null: peers that work.

@@ -160,7 +160,7 @@ std::string SimTransport::host_of(std::string_view address) const {
   return "host " + std::to_string(node % state_->options.hosts);
 }
 
-int SimTransport::cpus_of(std::string_view) const { return state_->options.host_cpus; }
+std::string SimTransport::cpus_of(std::string_view) const { return state_->options.cpus; }
 
 void SimTransport::admit(uint64_t group, const GroupToken& token) {
   admitted_.emplace_back(group, token);

@@ -255,9 +255,8 @@ def bfloat16() -> np.ndarray:
     use("exact")
     seen = len(tersum.jax.report())
     mesh = line_mesh()
-    count = (
-        300_000  # more than ranks that share CPUs add up by a tree: what one sends is its place's
-    )
+    # More than ranks that share CPUs add up by a tree, where what one sends goes by its place.
+    count = 300_000
     values = small_integers(len(jax.devices()), count)
     sent = []
     for kind in (jnp.bfloat16, jnp.float32):

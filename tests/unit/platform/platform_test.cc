@@ -1,6 +1,7 @@
 // The small parts of the platform layer.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <xmmintrin.h>
 #endif
 
+#include "platform/cpu_count.h"
 #include "platform/cpu_relax.h"
 #include "platform/environment.h"
 #include "platform/fp_control.h"
@@ -23,6 +25,36 @@
 
 namespace tersum {
 namespace {
+
+TEST(CpuCount, CountsEachOfSeveralSetsOnce) {
+  std::string cpus;
+  EXPECT_EQ(count_cpus(cpus), 0);
+  unite_cpus(cpus, "3");   // CPUs 0 and 1
+  unite_cpus(cpus, "18");  // CPUs 0 and 7
+  unite_cpus(cpus, "");
+  EXPECT_EQ(cpus, "38");
+  EXPECT_EQ(count_cpus(cpus), 3);
+  for (const char* none : {"", "0", "30", "3F", "3 ", "0x3", "-1"}) EXPECT_FALSE(are_cpus(none));
+  for (const char* some : {"1", "f", "00000000000000000000000000000001"}) {
+    EXPECT_TRUE(are_cpus(some)) << some;
+  }
+}
+
+TEST(CpuCount, OwnOnesFollowWhatTheProcessIsAllowed) {
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  EXPECT_TRUE(are_cpus(own_cpus()));
+  EXPECT_EQ(count_cpus(own_cpus()), CPU_COUNT(&allowed));
+  size_t last = 0;
+  for (size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) last = CPU_ISSET(cpu, &allowed) ? cpu : last;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(last, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  const std::string bound = own_cpus();
+  ASSERT_EQ(sched_setaffinity(0, sizeof allowed, &allowed), 0);
+  EXPECT_EQ(bound, std::string(last / 4, '0') + "1248"[last % 4]);
+}
 
 TEST(SystemClock, NeverGoesBackAndMovesWithSleep) {
   const SystemClock clock;

@@ -84,7 +84,7 @@ TEST(FoundHosts, ChangeNothingWhereTheyTellNothing) {
 // More than two ranks a CPU: each message takes time from all, and a tree has the fewest.
 TEST(FoundHosts, RanksThatShareCpusAddUpSmallArraysByTree) {
   ClusterOptions options = sim_of(5, 1);
-  options.network.host_cpus = 2;
+  options.network.cpus = "3";
   Cluster cluster(options);
   for (int rank = 0; rank < 5; ++rank) {
     EXPECT_EQ(chosen(cluster.at(rank), kCount), PlanKind::kTree);
@@ -101,7 +101,7 @@ TEST(FoundHosts, RanksThatShareCpusAddUpSmallArraysByTree) {
 // Sums of 16-bit values would be rounded at every hop.
 TEST(FoundHosts, TreesAreForWhatTheyDoNotRound) {
   ClusterOptions options = sim_of(5, 1);
-  options.network.host_cpus = 2;
+  options.network.cpus = "3";
   Cluster cluster(options);
   const auto chosen_of = [&](DataType type, ReduceOp op) {
     return cluster.at(0).choose(Collective::kAllReduce, kCount, type, op, kOpen)->plan;

@@ -69,12 +69,13 @@ TEST(PastCache, CountsTheRanksOfItsOwnHost) {
 }
 
 TEST(PastCache, KnowsTheCpusThatAllRanksShare) {
-  std::vector<RankCarrier> members(3, RankCarrier{0, false, 1});
-  members[1].cpus = 4;  // the others are bound to less
-  EXPECT_EQ(cpus_together(members), 4);
-  members[2].cpus = 0;
+  std::vector<RankCarrier> members(3, RankCarrier{0, false, "3"});
+  EXPECT_EQ(cpus_together(members), 2) << "of all the same two";
+  members[1].cpus = "08";
+  EXPECT_EQ(cpus_together(members), 3) << "one is bound to CPU 7";
+  members[2].cpus = "";
   EXPECT_EQ(cpus_together(members), 0) << "of an earlier version";
-  members[2] = {1, false, 4};
+  members[2] = {1, false, "3"};
   EXPECT_EQ(cpus_together(members), 0) << "of two hosts";
   EXPECT_EQ(cpus_together({}), 0);
 }

@@ -133,7 +133,8 @@ TEST(SliceSize, ManyRanksOfOneHostKeepLittleInFlight) {
 }
 
 TEST(SliceSize, FollowsWhatCarriesTheGroupOrThePart) {
-  const RankCarrier all[] = {{0, false}, {1, false}, {0, true}, {1, false}, {0, false}};
+  const RankCarrier all[] = {
+      {0, false, {}}, {1, false, {}}, {0, true, {}}, {1, false, {}}, {0, false, {}}};
   const auto carrier_of_ranks = [&](std::vector<int> ranks) {
     return carrier_of(carriers_of_part(all, ranks));
   };

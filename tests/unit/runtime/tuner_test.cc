@@ -99,6 +99,37 @@ TEST(Tuner, MeasuresEveryWayAndGivesItsTimeBack) {
   }
 }
 
+// Where untuned calls go by trees, tuned ones can: at every size that they were measured at.
+TEST(Tuner, MeasuresTreesOfRanksThatShareCpusWithWhateverElseItMeasures) {
+  for (const double latency_s : {0.0, 0.2e-3, 2e-3, 10e-3}) {
+    Machine machine;
+    machine.latency_s = latency_s;
+    const TuningTable table = machine.tune(8, nullptr, nullptr, 2);
+    EXPECT_LE(static_cast<double>(machine.clock.now_ns()) * 1e-9, 0.2) << latency_s;
+    size_t sizes = 0;
+    for (const TuningPoint& point : table.points()) {
+      if (point.way.codec != "int8/128" || point.way.plan != PlanKind::kTwoStep) continue;
+      const bool has_tree = std::ranges::any_of(table.points(), [&](const TuningPoint& other) {
+        return other.bytes == point.bytes && other.way == TuningWay{"exact", PlanKind::kTree};
+      });
+      EXPECT_EQ(has_tree, point.bytes <= 1 << 20) << latency_s << ' ' << point.bytes;
+      ++sizes;
+    }
+    EXPECT_GE(sizes, 2U) << latency_s;
+  }
+}
+
+// What has three ways at 1 MiB and two at 4 is foretold by the two.
+TEST(Tuner, ReachesAsFarWithTreesAsWithout) {
+  for (const double ns_per_byte : {0.5, 1.0, 2.0, 4.0}) {
+    Machine with;
+    Machine without;
+    with.ns_per_byte = without.ns_per_byte = ns_per_byte;
+    const TuningTable crowded = with.tune(8, nullptr, nullptr, 2);
+    EXPECT_GE(crowded.points().back().bytes * 4, without.tune(8).points().back().bytes);
+  }
+}
+
 // A rank that waited for its core while the first calls were made is no reason to stop there, and
 // to foretell 1 MiB by them.
 TEST(Tuner, LooksAgainWhereTheFirstLookWasDisturbed) {

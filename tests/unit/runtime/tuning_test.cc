@@ -187,6 +187,7 @@ TEST(TuningKey, NamesHostsAndNetworksButNotProcesses) {
   CommunicatorOptions wired = options;
   wired.transport = TransportKind::kTcp;
   EXPECT_NE(make_tuning_key({here, here}, wired), key);
+  EXPECT_NE(make_tuning_key({here, here}, options, 2), key) << "other CPUs, other ways";
 }
 
 TEST(LinkSpeedOf, IsSlopeAndInterceptOfExactTwoSteps) {
