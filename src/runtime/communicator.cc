@@ -79,8 +79,7 @@ Result<Communicator> create_on(const std::shared_ptr<Progress>& progress, int ra
   auto member = std::make_shared<Member>(progress, meeting.group, rank, std::move(places), limits,
                                          false, std::move(wires));
   member->host_of = std::move(hosts);
-  member->ranks_of_host = ranks_together(meeting.carriers, rank);
-  member->host_cpus = cpus_together(meeting.carriers);
+  tell_carriers(*member, meeting.carriers);
   member->carriers = meeting.carriers;
   member->flatten.set_every(options.flatten_every);
   member->rounding_seed = options.rounding_seed;

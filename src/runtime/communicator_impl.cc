@@ -210,8 +210,7 @@ Result<Communicator> CommunicatorImpl::split(int color, int key) {
   auto member = std::make_shared<Member>(progress_, group, new_rank, std::move(places), limits,
                                          false, topology_of_hosts(hosts));
   member->host_of = std::move(hosts);
-  member->ranks_of_host = ranks_together(carriers, new_rank);
-  member->host_cpus = cpus_together(carriers);
+  tell_carriers(*member, carriers);
   member->carriers = std::move(carriers);
   member->flatten.set_every(options_.flatten_every);
   member->rounding_seed = derive_group_id(member_->rounding_seed, split_number, color);

@@ -161,8 +161,7 @@ Result<DeviceWorldImpl::Place> DeviceWorldImpl::find_or_make_place(const KeyedCa
       slice_limits(options_, carrier_of(carriers), call.group.size()), true,
       topology_of_hosts(hosts));
   member->host_of = std::move(hosts);
-  member->ranks_of_host = ranks_together(carriers, member->rank);
-  member->host_cpus = cpus_together(carriers);
+  tell_carriers(*member, carriers);
   member->flatten.set_every(options_.flatten_every);
   member->rounding_seed = mix_digests(options_.rounding_seed, devices_digest(call.group));
   member->devices.assign(call.group.begin(), call.group.end());

@@ -221,6 +221,11 @@ int cpus_together(std::span<const RankCarrier> members) {
   return count_cpus(cpus);
 }
 
+void tell_carriers(Member& member, std::span<const RankCarrier> members) {
+  member.ranks_of_host = ranks_together(members, member.rank);
+  member.host_cpus = cpus_together(members);
+}
+
 std::vector<RankCarrier> carriers_of_part(std::span<const RankCarrier> all,
                                           std::span<const int> ranks) {
   std::vector<RankCarrier> part;

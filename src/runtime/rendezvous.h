@@ -45,6 +45,9 @@ size_t ranks_together(std::span<const RankCarrier> members, int rank);
 // several hosts, or a member does not say.
 int cpus_together(std::span<const RankCarrier> members);
 
+// Tells a member, whose group that is, how many share its host and what CPUs they have.
+void tell_carriers(Member& member, std::span<const RankCarrier> members);
+
 struct Meeting {
   uint64_t group = 0;
   GroupToken token{};

@@ -147,8 +147,7 @@ void Cluster::meet_by_stepping() {
                                            std::move(topology));
     for (const int host : hosts) member->carriers.push_back({host, false, options_.network.cpus});
     member->host_of = std::move(hosts);
-    member->ranks_of_host = ranks_together(member->carriers, rank);
-    member->host_cpus = cpus_together(member->carriers);
+    tell_carriers(*member, member->carriers);
     process->node().register_member(member);
     at(rank) = Communicator(std::make_shared<CommunicatorImpl>(process, member, options, false));
   }

@@ -21,9 +21,9 @@ constexpr double kReach = 2;
 constexpr double kHiddenSecondsPerByte = 1 / kDefaultRateBytesPerSecond;
 
 // Whether `plan` is such a one, which others have outlasted, or would have if there had been time
-// for larger sizes. Where ranks are not all neighbours
-// only the plan of untuned calls, which is kAuto in a table, is measured at every size for which
-// there is time; elsewhere two_step and ring, or hierarchical, which then reaches as far as any.
+// for larger sizes. Where ranks are not all neighbours only the plan of untuned calls, which is
+// kAuto in a table, is measured at every size for which there is time; elsewhere two_step and ring,
+// or hierarchical, which then reaches as far as any.
 bool has_been_outlasted(Points points, PlanKind plan) {
   if (plan == PlanKind::kOneShot) return true;
   bool is_wired = false;

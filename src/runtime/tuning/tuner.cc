@@ -233,11 +233,9 @@ Status Tuning::look_once(size_t bytes, bool warms_up) {
   Probe probe;
   probe.bytes = bytes;
   probe.is_single_look = true;
-  probe.ways = probe_ways(bytes, request_.ground);
-  probe.ways.resize(few_ways(bytes, request_.ground));
+  const auto ways = probe_ways(bytes, request_.ground);
   // Exact as an untuned call takes it, and a codec: what two ways are foretold to take.
-  if (probe.ways.size() > 2) probe.ways[0] = probe.ways[2];
-  probe.ways.resize(2);
+  probe.ways = {ways[few_ways(bytes, request_.ground) > 2 ? 2 : 0], ways[1]};
   grow_arrays(bytes / sizeof(float));
   for (const TuningWay& way : probe.ways) {
     if (warms_up) TERSUM_RETURN_IF_ERROR(call(way, bytes));
