@@ -30,13 +30,6 @@ std::vector<int> hosts_of_part(std::span<const int> host_of, std::span<const int
   return number(std::span<const int>(hosts));
 }
 
-int most_together(std::span<const int> host_of) {
-  if (host_of.empty()) return 1;
-  std::vector<int> ranks(host_of.size());
-  for (const int host : host_of) ++ranks[static_cast<size_t>(host)];
-  return *std::max_element(ranks.begin(), ranks.end());
-}
-
 std::shared_ptr<const Topology> topology_of_hosts(std::span<const int> host_of) {
   if (host_of.empty() || host_of.size() > kTopologyRanksMax) return nullptr;
   const int hosts = 1 + *std::max_element(host_of.begin(), host_of.end());

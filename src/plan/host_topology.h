@@ -19,9 +19,6 @@ std::vector<int> number_hosts(std::span<const std::string> names);
 // The same of some of the ranks of a group, which have new numbers in a part of it.
 std::vector<int> hosts_of_part(std::span<const int> host_of, std::span<const int> ranks);
 
-// The most ranks that any host has; 1 where hosts are not known.
-int most_together(std::span<const int> host_of);
-
 // Hosts 0.. around one switch, rank r on host host_of[r]; links of a rate so high that choices are
 // those of an unknown one, and of no latency. Null where hosts tell plans nothing: there is one, or
 // every rank has its own, or there are more than kTopologyRanksMax ranks.

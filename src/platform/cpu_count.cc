@@ -14,19 +14,7 @@ constexpr size_t kCpusPerDigit = 4;
 
 unsigned value_of(char digit) { return static_cast<unsigned>(kDigits.find(digit)); }
 
-int cpus_of_process(pid_t process) {
-  cpu_set_t cpus;
-  CPU_ZERO(&cpus);
-  if (sched_getaffinity(process, sizeof cpus, &cpus) != 0) return 1;
-  return std::max(CPU_COUNT(&cpus), 1);
-}
-
 }  // namespace
-
-int cpus_of_ranks(int ranks) {
-  const int own = cpus_of_process(0);
-  return own >= ranks ? own : std::max(own, std::min(ranks, cpus_of_process(getppid())));
-}
 
 std::string own_cpus() {
   cpu_set_t cpus;

@@ -9,11 +9,6 @@
 
 namespace tersum {
 
-// Those that `ranks` of this machine have together, at least 1: what the calling thread is allowed,
-// not what the machine has. A launcher that binds leaves each rank fewer than its own process may
-// use, which is this one's parent.
-int cpus_of_ranks(int ranks);
-
 // Those on which this process (its first thread) may run, as hexadecimal digits without zeros at
 // the end: bit b of digit d, both counted from 0, is CPU 4 d + b. Empty where the system does not
 // say.

@@ -85,7 +85,7 @@ Result<Communicator> create_on(const std::shared_ptr<Progress>& progress, int ra
   member->rounding_seed = options.rounding_seed;
   progress->execute([&](Node& node) { node.register_member(member); });
   auto impl = std::make_shared<CommunicatorImpl>(progress, member, options, true);
-  impl->set_tuning(meeting.addresses, std::move(rules).value(), most_together(meeting.host_of));
+  impl->set_tuning(meeting.addresses, std::move(rules).value());
   return Communicator(std::move(impl));
 }
 

@@ -219,7 +219,7 @@ Result<Communicator> CommunicatorImpl::split(int color, int key) {
   CommunicatorOptions options = options_;
   options.topology.clear();
   auto impl = std::make_shared<CommunicatorImpl>(progress_, member, std::move(options), false);
-  impl->set_tuning(std::move(addresses), rules_, most_together(member->host_of));
+  impl->set_tuning(std::move(addresses), rules_);
   return Communicator(std::move(impl));
 }
 

@@ -37,10 +37,8 @@ class CommunicatorImpl {
   CommunicatorImpl(std::shared_ptr<Progress> progress, std::shared_ptr<Member> member,
                    CommunicatorOptions options, bool admitted);
   // Before the first call: where each rank's process is, which names what the group's tuning is
-  // kept under (none: nothing is kept); the user's rules; and how many ranks share a machine, where
-  // most do.
-  void set_tuning(std::vector<std::string> addresses, std::vector<TuningRule> rules,
-                  int ranks_together);
+  // kept under (none: nothing is kept), and the user's rules.
+  void set_tuning(std::vector<std::string> addresses, std::vector<TuningRule> rules);
   ~CommunicatorImpl();
   CommunicatorImpl(const CommunicatorImpl&) = delete;
   CommunicatorImpl& operator=(const CommunicatorImpl&) = delete;
@@ -128,7 +126,7 @@ class CommunicatorImpl {
   // tuning does, and lowers what is left of the call's time. Settles whether its sum teaches.
   Status sample_errors(const PathContext& context, const CallArguments& arguments,
                        std::span<const TensorRef> tensors, Settled& settled);
-  [[nodiscard]] CodingPlace coding_place() const;  // of this rank
+  [[nodiscard]] CodingPlace coding_place() const;
   // With choice_mutex_ held. The context views table_.
   [[nodiscard]] PathContext unsampled_context() const;
   [[nodiscard]] PathContext choice_context(const CallArguments& arguments,
@@ -155,7 +153,6 @@ class CommunicatorImpl {
   std::vector<std::string> addresses_;  // by rank
   std::string tuning_key_;
   std::vector<TuningRule> rules_;
-  int ranks_together_ = 1;
   std::mutex tuning_mutex_;    // one tuning at a time; held while it runs
   std::mutex sampling_mutex_;  // one call at a time asks for errors; held while it measures
   // Guards the three below. Never held while choosing; held over a round of the engine where what

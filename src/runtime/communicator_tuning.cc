@@ -47,13 +47,12 @@ std::vector<double> measure_list(const CallArguments& arguments, std::span<const
 
 }  // namespace
 
-void CommunicatorImpl::set_tuning(std::vector<std::string> addresses, std::vector<TuningRule> rules,
-                                  int ranks_together) {
+void CommunicatorImpl::set_tuning(std::vector<std::string> addresses,
+                                  std::vector<TuningRule> rules) {
   tuning_key_ =
       addresses.empty() ? std::string() : make_tuning_key(addresses, options_, member_->host_cpus);
   addresses_ = std::move(addresses);
   rules_ = std::move(rules);
-  ranks_together_ = ranks_together;
 }
 
 bool CommunicatorImpl::leaves_open(const CallOptions& call_options) const {
@@ -66,8 +65,7 @@ Result<CommunicatorImpl::Settled> CommunicatorImpl::settle(const CallArguments& 
                                                            const CallOptions& call_options,
                                                            std::span<const TensorRef> tensors) {
   TERSUM_RETURN_IF_ERROR(check_auto(call_options));
-  PathContext context{member_->size(),   member_->topology.get(), nullptr, &rules_, {},
-                      member_->host_cpus};
+  PathContext context{member_->ground(), nullptr, &rules_, {}};
   if (auto settled = settle_at_once(context, arguments, call_options)) return {*std::move(settled)};
   Settled settled{call_options, nullptr, nullptr, false};
   {
@@ -174,7 +172,7 @@ Status CommunicatorImpl::sample_errors(const PathContext& context, const CallArg
   TERSUM_RETURN_IF_ERROR(run_settled(sum, exactly));
   call_options.timeout_ms = left_ms();
   const std::lock_guard lock(choice_mutex_);
-  samples_.learn(arguments, call_options, count, call, message, terms.value(), context.size,
+  samples_.learn(arguments, call_options, count, call, message, terms.value(), context.ground.size,
                  channels.get());
   settled.teaches = flattens;
   return {};
@@ -207,7 +205,7 @@ Result<std::shared_ptr<const TakenPath>> CommunicatorImpl::remembered_path(
 }
 
 PathContext CommunicatorImpl::unsampled_context() const {
-  return {member_->size(), member_->topology.get(), table_.get(), &rules_, {}, member_->host_cpus};
+  return {member_->ground(), table_.get(), &rules_, {}};
 }
 
 PathContext CommunicatorImpl::choice_context(const CallArguments& arguments,
@@ -240,14 +238,14 @@ Result<PathChoice> CommunicatorImpl::choose(const CallArguments& arguments,
   if (choice->plan != PlanKind::kAuto) return choice;
   const Result<const Codec*> codec = find_codec(choice->codec, arguments.type, arguments.op);
   if (!codec.ok()) return codec.status();
-  choice->plan = usual_plan(context.ground(), arguments.collective, arguments.type, arguments.op,
+  choice->plan = usual_plan(context.ground, arguments.collective, arguments.type, arguments.op,
                             *codec.value(), arguments.count);
   expect_time(context.table, arguments, choice->plan, *choice);
   return choice;
 }
 
 CodingPlace CommunicatorImpl::coding_place() const {
-  return {member_->size(), ranks_together_, cpus_of_ranks(ranks_together_)};
+  return {member_->size(), member_->most_crowded.ranks, member_->most_crowded.cpus};
 }
 
 void CommunicatorImpl::expect_time(const TuningTable* table, const CallArguments& arguments,

@@ -110,8 +110,7 @@ Result<double> Communicator::error_bound(std::string_view codec, PlanKind plan, 
   std::vector<PlanKind> plans = {plan};
   if (plan == PlanKind::kAuto) {
     const std::shared_ptr<const TuningTable> table = impl_->table();
-    const PathContext context{request.size, request.topology,         table.get(), &impl_->rules(),
-                              {},           impl_->member().host_cpus};
+    const PathContext context{impl_->member().ground(), table.get(), &impl_->rules(), {}};
     plans =
         open_plans(context, {collective, nullptr, nullptr, count, type, ReduceOp::kSum, 0}, format);
   }

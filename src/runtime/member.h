@@ -45,6 +45,12 @@ struct RankCarrier {
   std::string cpus;       // on which it may run (platform/cpu_count.h); empty: unknown
 };
 
+// Ranks of one host, and the CPUs on which they may run.
+struct HostShare {
+  int ranks = 1;
+  int cpus = 1;
+};
+
 class Progress;
 
 class Member {
@@ -106,6 +112,7 @@ class Member {
   // On which the communicator's ranks may run, all of which are on one host; 0: there are several
   // hosts, or somebody does not say.
   int host_cpus = 0;
+  HostShare most_crowded;  // of the communicator's hosts; unset in a lane
   // Lanes (lanes.h): the communicator's member, and the communicator's number of each rank.
   std::shared_ptr<Member> parent;
   std::vector<int> parent_ranks;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <map>
 
 #include "base/check.h"
 #include "plan/host_topology.h"
@@ -195,13 +196,26 @@ std::vector<std::pair<ProcessId, int>> other_processes(const Meeting& meeting, P
   return others;
 }
 
+bool is_one_host(std::span<const RankCarrier> members) {
+  return std::ranges::all_of(
+      members, [&](const RankCarrier& other) { return other.host == members.front().host; });
+}
+
+// On which the members on `host` may run; 0: one of them does not say, or there are none.
+int cpus_of_host(std::span<const RankCarrier> members, int host) {
+  std::string cpus;
+  for (const RankCarrier& member : members) {
+    if (member.host != host) continue;
+    if (member.cpus.empty()) return 0;
+    unite_cpus(cpus, member.cpus);
+  }
+  return count_cpus(cpus);
+}
+
 }  // namespace
 
 GroupCarrier carrier_of(std::span<const RankCarrier> members) {
-  const bool together = std::all_of(members.begin(), members.end(), [&](const RankCarrier& other) {
-    return other.host == members.front().host;
-  });
-  if (!together) return GroupCarrier::kWires;
+  if (!is_one_host(members)) return GroupCarrier::kWires;
   const bool over_tcp = std::any_of(members.begin(), members.end(),
                                     [](const RankCarrier& member) { return member.over_tcp; });
   return over_tcp ? GroupCarrier::kLoopback : GroupCarrier::kMemory;
@@ -213,17 +227,26 @@ size_t ranks_together(std::span<const RankCarrier> members, int rank) {
 }
 
 int cpus_together(std::span<const RankCarrier> members) {
-  std::string cpus;
-  for (const RankCarrier& member : members) {
-    if (member.host != members.front().host || member.cpus.empty()) return 0;
-    unite_cpus(cpus, member.cpus);
+  if (members.empty() || !is_one_host(members)) return 0;
+  return cpus_of_host(members, members.front().host);
+}
+
+HostShare most_crowded(std::span<const RankCarrier> members) {
+  std::map<int, int> ranks_of;
+  for (const RankCarrier& member : members) ++ranks_of[member.host];
+  HostShare most;
+  for (const auto& [host, ranks] : ranks_of) {
+    const int known = cpus_of_host(members, host);
+    const HostShare share{ranks, known > 0 ? known : ranks};
+    if (int64_t{share.ranks} * most.cpus > int64_t{most.ranks} * share.cpus) most = share;
   }
-  return count_cpus(cpus);
+  return most;
 }
 
 void tell_carriers(Member& member, std::span<const RankCarrier> members) {
   member.ranks_of_host = ranks_together(members, member.rank);
   member.host_cpus = cpus_together(members);
+  member.most_crowded = most_crowded(members);
 }
 
 std::vector<RankCarrier> carriers_of_part(std::span<const RankCarrier> all,

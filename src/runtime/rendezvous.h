@@ -45,6 +45,10 @@ size_t ranks_together(std::span<const RankCarrier> members, int rank);
 // several hosts, or a member does not say.
 int cpus_together(std::span<const RankCarrier> members);
 
+// Of the host that has the most members for each of its CPUs; one and one where all have a CPU of
+// their own. A host of which a member does not say its CPUs is taken to have one for each.
+HostShare most_crowded(std::span<const RankCarrier> members);
+
 // Tells a member, whose group that is, how many share its host and what CPUs they have.
 void tell_carriers(Member& member, std::span<const RankCarrier> members);
 

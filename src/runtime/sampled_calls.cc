@@ -16,9 +16,7 @@ constexpr std::string_view kExact = "exact";
 // Makes of a call's key that of its sample.
 constexpr uint64_t kSampleKey = 0x73616d706c65;
 
-PathContext context_of(const Member& member) {
-  return {member.size(), member.topology.get(), nullptr, nullptr, {}};
-}
+PathContext context_of(const Member& member) { return {member.ground(), nullptr, nullptr, {}}; }
 
 }  // namespace
 

@@ -14,7 +14,7 @@
 
 namespace tersum {
 
-// Who codes: `ranks` of a group, of which `ranks_here` share this machine's `cpus`.
+// Who codes: `ranks` of a group, of which `ranks_here` share the `cpus` of a host.
 struct CodingPlace {
   int ranks = 2;
   int ranks_here = 1;

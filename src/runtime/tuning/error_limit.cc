@@ -31,7 +31,7 @@ Result<std::string> excess_error(const PathContext& context, const CallArguments
   unruled.rules = nullptr;  // ruled_plan() asks this, and error_terms() would ask ruled_plan()
   const Result<PlanErrorTerms> terms = error_terms(unruled, arguments, options);
   if (!terms.ok()) return terms.status();
-  const double bound = relative_error_bound(options.codec, terms.value(), context.size);
+  const double bound = relative_error_bound(options.codec, terms.value(), context.ground.size);
   if (bound <= options.max_rel_error) return std::string();
   return "codec " + std::string(options.codec) + " may be wrong by " + error_text(bound) +
          " here, above max_rel_error " + error_text(options.max_rel_error);

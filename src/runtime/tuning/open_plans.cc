@@ -36,7 +36,7 @@ constexpr size_t kMeasuredBesideMax = 2;
 
 // Of arrays that are not small: the rule's plan for these has the larger error.
 PlanKind rule_of_thumb(const PathContext& context, Collective collective) {
-  return choose_plan(collective, context.size, size_t{1} << 30, context.topology);
+  return choose_plan(collective, context.ground.size, size_t{1} << 30, context.ground.topology);
 }
 
 bool no_larger_bound(const PathContext& context, const CallArguments& arguments, const Codec& codec,
@@ -45,7 +45,8 @@ bool no_larger_bound(const PathContext& context, const CallArguments& arguments,
   named.plan = plan;
   const Result<PlanErrorTerms> terms = error_terms(context, arguments, named);
   if (!terms.ok()) return false;
-  return relative_error_bound(codec.spec().to_string(), terms.value(), context.size) <= allowed;
+  return relative_error_bound(codec.spec().to_string(), terms.value(), context.ground.size) <=
+         allowed;
 }
 
 bool is_typical(const PathContext& context, Collective collective, PlanKind plan, PlanKind rule) {
@@ -126,27 +127,29 @@ bool error_allows(const PathContext& context, const CallArguments& arguments,
   }
   // What a codec carries from call to call was learned on the plan that the site's calls took.
   const bool has_state = codec.feeds_back() || codec.flattens();
-  if (!has_state && !context.sampled && has_rates(context.topology) &&
-      context.size <= kPricedRanksMax) {
+  if (!has_state && !context.sampled && has_rates(context.ground.topology) &&
+      context.ground.size <= kPricedRanksMax) {
     return is_typical(context, arguments.collective, plan, rule);
   }
   CallOptions usual;
   usual.plan = rule;
   const Result<PlanErrorTerms> terms = error_terms(context, arguments, usual);
   if (!terms.ok()) return false;
-  const double bound = relative_error_bound(codec.spec().to_string(), terms.value(), context.size);
+  const double bound =
+      relative_error_bound(codec.spec().to_string(), terms.value(), context.ground.size);
   return std::isfinite(bound) && no_larger_bound(context, arguments, codec, plan, bound);
 }
 
 std::vector<PlanKind> open_plans(const PathContext& context, const CallArguments& arguments,
                                  const Codec& codec) {
-  const PlanKind rule = usual_plan(context.ground(), arguments.collective, arguments.type,
+  const PlanKind rule = usual_plan(context.ground, arguments.collective, arguments.type,
                                    arguments.op, codec, arguments.count);
   std::vector<PlanKind> plans = {rule};
   const PlanKind ruled = ruled_plan(context, arguments, {}, &codec).plan;
   if (ruled != PlanKind::kAuto && ruled != rule) plans.push_back(ruled);
   if (codec.lossless()) return plans;
-  const bool is_priced_here = has_rates(context.topology) && context.size <= kPricedRanksMax;
+  const bool is_priced_here =
+      has_rates(context.ground.topology) && context.ground.size <= kPricedRanksMax;
   // What is measured at any size; other measured plans have no larger a bound than these.
   const PlanKind measured = rule_of_thumb(context, arguments.collective);
   for (const PlanKind kind : fitting_kinds(plan_request(context, arguments.collective, rule))) {
@@ -165,14 +168,15 @@ std::vector<PlanKind> open_plans(const PathContext& context, const CallArguments
 std::optional<PathChoice> plan_by_cost(const PathContext& context, const CallArguments& arguments,
                                        const CallOptions& options, const Codec& codec,
                                        PlanKind measured) {
-  if (!has_rates(context.topology) || context.size > kPricedRanksMax || context.size < 2 ||
-      arguments.count == 0 || !is_priced(arguments.collective) || codec.shared_sums() != nullptr) {
+  if (!has_rates(context.ground.topology) || context.ground.size > kPricedRanksMax ||
+      context.ground.size < 2 || arguments.count == 0 || !is_priced(arguments.collective) ||
+      codec.shared_sums() != nullptr) {
     return std::nullopt;
   }
   const size_t count = whole_count(context, arguments);
   if (count * sizeof(float) < kPricedBytesMin) return std::nullopt;
-  const auto plans = price_plans(cost_request(arguments, codec, count, *context.topology));
-  const PlanKind rule = usual_plan(context.ground(), arguments.collective, arguments.type,
+  const auto plans = price_plans(cost_request(arguments, codec, count, *context.ground.topology));
+  const PlanKind rule = usual_plan(context.ground, arguments.collective, arguments.type,
                                    arguments.op, codec, arguments.count);
   const PlanKind other = measured == PlanKind::kAuto ? rule : measured;
   const std::optional<double> other_s = seconds_of(plans, other);

@@ -39,7 +39,7 @@ bool is_lossy_for(DataType type, ReduceOp op) {
 
 bool lossy_may_serve(const PathContext& context, const CallArguments& arguments,
                      const CallOptions& options) {
-  if (context.size == 1 || arguments.count == 0) return false;
+  if (context.ground.size == 1 || arguments.count == 0) return false;
   // Values that are only copied stay as they are unless the caller says how wrong they may be.
   if (!reduces(arguments.collective) && options.max_rel_error <= 0) return false;
   if (arguments.collective == Collective::kBarrier) return false;
@@ -164,7 +164,7 @@ Result<PathChoice> choose_plan_only(const PathContext& context, const CallArgume
   auto ways = ranked(context, arguments, options, {like}, PlanKind::kAuto, found.value());
   std::erase_if(ways, refused);
   if (ways.empty()) {
-    const PlanKind needed = plan_needed(*found.value(), arguments.collective, context.size);
+    const PlanKind needed = plan_needed(*found.value(), arguments.collective, context.ground.size);
     if (auto priced = plan_by_cost(context, arguments, options, *found.value())) {
       priced->codec = std::move(codec);
       return *std::move(priced);
@@ -188,7 +188,7 @@ Result<PathChoice> choose_unruled(const PathContext& context, const CallArgument
   // What hosts add up first is quantized once more; without that the call may be exact enough.
   CallOptions direct = options;
   direct.plan = PlanKind::kTwoStep;
-  const bool is_open = options.plan == PlanKind::kAuto && reaches_all(context.topology);
+  const bool is_open = options.plan == PlanKind::kAuto && reaches_all(context.ground.topology);
   if (!is_open || !check_error(context, arguments, direct).ok()) return fits;
   return named(std::string(options.codec), PlanKind::kTwoStep,
                "partial sums of hosts would be more wrong than the call allows");
@@ -234,7 +234,7 @@ std::optional<TuningOption> sampled_way(const PathContext& context, size_t count
   }
   const auto seconds =
       sampled.coding.encode > 0
-          ? worked_out_seconds(table, count, context.size, codec,
+          ? worked_out_seconds(table, count, context.ground.size, codec,
                                {sampled.coding, context.sampled->measured_coding}, plan)
           : table.seconds({measured_like(sampled.codec), plan}, bytes);
   if (!seconds) return std::nullopt;
@@ -309,7 +309,7 @@ Result<PathChoice> choose_open(const PathContext& context, const CallArguments& 
   }
   Result<PlanErrorTerms> terms = error_terms(context, arguments, options);
   if (!terms.ok()) return terms.status();
-  const auto codecs = codecs_within(options.max_rel_error, terms.value(), context.size);
+  const auto codecs = codecs_within(options.max_rel_error, terms.value(), context.ground.size);
   const auto ways = ranked(context, arguments, options, codecs, plan);
   if (ways.empty()) {
     return choose_for_codec(context, arguments, settled);  // a plan that was not measured
@@ -325,16 +325,16 @@ Result<PathChoice> choose_open(const PathContext& context, const CallArguments& 
 }  // namespace
 
 size_t whole_count(const PathContext& context, const CallArguments& arguments) {
-  return arguments.count * part_count(arguments.collective, context.size);
+  return arguments.count * part_count(arguments.collective, context.ground.size);
 }
 
 PlanRequest plan_request(const PathContext& context, Collective collective, PlanKind kind) {
   PlanRequest request;
   request.collective = collective;
   request.kind = kind;
-  request.size = context.size;
-  request.count = static_cast<size_t>(context.size);
-  request.topology = context.topology;
+  request.size = context.ground.size;
+  request.count = static_cast<size_t>(context.ground.size);
+  request.topology = context.ground.topology;
   return request;
 }
 
@@ -348,7 +348,8 @@ Result<PlanErrorTerms> error_terms(const PathContext& context, const CallArgumen
     request.kind = ruled_plan(context, arguments, options, nullptr).plan;
   }
   if (request.kind == PlanKind::kAuto) {
-    request.kind = choose_plan(request.collective, request.size, size_t{1} << 30, context.topology);
+    request.kind =
+        choose_plan(request.collective, request.size, size_t{1} << 30, context.ground.topology);
   } else if (request.kind == PlanKind::kOneShot) {
     request.kind = PlanKind::kTwoStep;  // which is no less wrong
   }

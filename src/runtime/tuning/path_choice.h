@@ -20,14 +20,10 @@
 namespace tersum {
 
 struct PathContext {
-  int size = 1;
-  const Topology* topology = nullptr;
+  PlanGround ground;
   const TuningTable* table = nullptr;  // null: not tuned
   const std::vector<TuningRule>* rules = nullptr;
   std::optional<SampledCodecs> sampled;  // what recent samples allow this call
-  int host_cpus = 0;                     // as Member::host_cpus
-
-  [[nodiscard]] PlanGround ground() const { return {size, topology, host_cpus}; }
 };
 
 // Elements of the whole array: every rank's parts together where a call counts one rank's.

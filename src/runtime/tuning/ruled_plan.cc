@@ -12,7 +12,7 @@ std::string misfit(const PathContext& context, const CallArguments& arguments, c
                    PlanKind plan) {
   if (!serves(plan, arguments.collective)) return unserved_text(plan, arguments.collective);
   const PlanRequest wanted = plan_request(context, arguments.collective, plan);
-  if (context.topology != nullptr) {
+  if (context.ground.topology != nullptr) {
     const Status fits = check_fit(wanted);
     if (!fits.ok()) return std::string(fits.message());
   }

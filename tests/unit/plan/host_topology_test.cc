@@ -20,12 +20,6 @@ TEST(HostTopology, EqualNamesAreOneHost) {
   EXPECT_TRUE(number_hosts({}).empty());
 }
 
-TEST(HostTopology, TheFullestHostIsCounted) {
-  EXPECT_EQ(most_together(std::vector<int>{0, 1, 0, 2, 0, 1}), 3);
-  EXPECT_EQ(most_together(std::vector<int>{0, 1, 2}), 1);
-  EXPECT_EQ(most_together({}), 1) << "not known";
-}
-
 TEST(HostTopology, ThereIsNoneWhereHostsTellNothing) {
   EXPECT_EQ(topology_of_hosts(std::vector<int>{}), nullptr);
   EXPECT_EQ(topology_of_hosts(std::vector<int>{0}), nullptr);

@@ -20,7 +20,7 @@ constexpr TuningWay kInt8Direct{"int8/128", PlanKind::kTwoStep};
 
 PathContext context_of_eight(const TuningTable& table) {
   PathContext context;
-  context.size = 8;
+  context.ground.size = 8;
   context.table = &table;
   return context;
 }
@@ -51,8 +51,8 @@ TEST(OpenPlans, AQuantizedRingIsTakenWhereTheCallAllowsItsError) {
   };
   CallOptions ring;
   ring.plan = PlanKind::kRing;
-  const double bound =
-      relative_error_bound("int8/128", error_terms(context, sum_of(8), ring).value(), context.size);
+  const double bound = relative_error_bound(
+      "int8/128", error_terms(context, sum_of(8), ring).value(), context.ground.size);
   for (const char* codec : {"auto", "int8/128"}) {
     EXPECT_EQ(plan_of(codec, 0), PlanKind::kTwoStep) << codec;
     EXPECT_EQ(plan_of(codec, 0.99 * bound), PlanKind::kTwoStep) << codec;
@@ -79,8 +79,8 @@ TEST(OpenPlans, DescribedLinksAreAskedForTheirPlan) {
   const auto wires = open_topology(kTwoSwitches);
   ASSERT_TRUE(wires.ok());
   PathContext context;
-  context.size = 8;
-  context.topology = wires.value().get();
+  context.ground.size = 8;
+  context.ground.topology = wires.value().get();
   const auto plan_of = [&](const char* codec, double error, size_t bytes) {
     CallOptions options;
     options.codec = codec;
@@ -104,7 +104,7 @@ TEST(OpenPlans, FarBeyondWhatWasMeasuredTheCostModelDecides) {
   const auto wires = open_topology(kTwoSwitches).value();
   const TuningTable table({{kExactDirect, 256 << 10, 20e-3}, {kInt8Direct, 256 << 10, 5e-3}});
   PathContext context = context_of_eight(table);
-  context.topology = wires.get();
+  context.ground.topology = wires.get();
   const auto choice_of = [&](const char* codec, double error, size_t bytes) {
     CallOptions options;
     options.codec = codec;
@@ -132,7 +132,7 @@ TEST(OpenPlans, BeyondWhatWasLookedAtOnceTheCostModelDecides) {
                              {kExactDirect, 4 << 20, 320e-3, is_rough},
                              {kInt8Direct, 4 << 20, 80e-3, is_rough}});
     PathContext context = context_of_eight(table);
-    context.topology = wires.get();
+    context.ground.topology = wires.get();
     for (const char* codec : {"int8/128", "exact"}) {
       CallOptions options;
       options.codec = codec;
@@ -151,7 +151,7 @@ TEST(OpenPlans, WhatWasLookedAtOnceByTwoPlansIsKnown) {
                            {kInt8Direct, 4 << 20, 80e-3, true},
                            {kInt8Ring, 4 << 20, 90e-3, true}});
   PathContext context = context_of_eight(table);
-  context.topology = wires.get();
+  context.ground.topology = wires.get();
   CallOptions options;
   options.codec = "int8/128";
   EXPECT_EQ(choose_path(context, sum_of(1 << 20), options).value().plan, PlanKind::kTwoStep);
@@ -165,7 +165,7 @@ TEST(OpenPlans, FarBeyondWhatWasMeasuredTheRuleOfThumbDecidesWhereItIsTheModels)
                            {{"int8/128", PlanKind::kAuto}, 16 << 10, 1e-3},
                            {{"int8/128", PlanKind::kHierarchical}, 16 << 10, 0.2e-3}});
   PathContext context = context_of_eight(table);
-  context.topology = ring.get();
+  context.ground.topology = ring.get();
   CallOptions options;
   options.codec = "int8/128";
   EXPECT_EQ(choose_path(context, sum_of(16 << 8), options).value().plan, PlanKind::kHierarchical);
@@ -178,8 +178,8 @@ TEST(OpenPlans, OfNamesAndFoundHostsNoRateIsKnown) {
   const auto found = topology_of_hosts(std::vector<int>{0, 0, 1, 1});
   for (const Topology* topology : {named.get(), found.get()}) {
     PathContext context;
-    context.size = topology->ranks();
-    context.topology = topology;
+    context.ground.size = topology->ranks();
+    context.ground.topology = topology;
     EXPECT_FALSE(has_rates(topology));
     EXPECT_EQ(choose_path(context, sum_of(1 << 22), CallOptions{}).value().plan, PlanKind::kAuto);
   }
@@ -190,8 +190,8 @@ TEST(OpenPlans, AreThoseThatAnOpenCallMayBeGiven) {
   const auto plans_on = [](std::string_view name, double rate, const char* codec) {
     const auto topology = make_topology(name, rate, 0).value();
     PathContext context;
-    context.size = topology->ranks();
-    context.topology = topology.get();
+    context.ground.size = topology->ranks();
+    context.ground.topology = topology.get();
     const Codec& format = *find_codec(codec, DataType::kFloat32, ReduceOp::kSum).value();
     return open_plans(context, sum_of(1 << 20), format);
   };

@@ -80,6 +80,17 @@ TEST(PastCache, KnowsTheCpusThatAllRanksShare) {
   EXPECT_EQ(cpus_together({}), 0);
 }
 
+TEST(PastCache, KnowsTheMostCrowdedHost) {
+  // Two hosts of four CPUs and of one; three ranks on the first, two on the second.
+  std::vector<RankCarrier> members(5, RankCarrier{0, false, "f"});
+  members[3] = members[4] = {1, false, "1"};
+  EXPECT_EQ(most_crowded(members).ranks, 2);
+  EXPECT_EQ(most_crowded(members).cpus, 1);
+  members[4].cpus = "";
+  EXPECT_EQ(most_crowded(members).ranks, most_crowded(members).cpus) << "one rank does not say";
+  EXPECT_EQ(most_crowded({}).ranks, most_crowded({}).cpus);
+}
+
 // 17 MiB of four ranks: past the cache, by way of what peers have written.
 TEST(PastCache, SumsInPlaceAreRight) {
   constexpr int kRanks = 4;

@@ -37,7 +37,7 @@ CallOptions within(double error, std::string_view codec = "int8/128") {
 struct Ruled {
   explicit Ruled(std::string_view text, const TuningTable* table = nullptr)
       : rules(parse_tuning_rules(text).value()) {
-    context.size = 8;
+    context.ground.size = 8;
     context.table = table;
     context.rules = &rules;
   }
@@ -85,7 +85,7 @@ TEST(RuledPlan, OfACodecOfTheRulesOwnLikewise) {
 TEST(RuledPlan, IsTakenWhereTheRuleOfThumbsIsTooWrong) {
   Ruled group("all_reduce:0-inf:*:two_step");
   const auto hosts = topology_of_hosts(std::vector<int>{0, 0, 1, 1, 2, 2, 3, 3});
-  group.context.topology = hosts.get();
+  group.context.ground.topology = hosts.get();
   const double direct = group.bound(PlanKind::kTwoStep);
   ASSERT_LT(1.01 * direct, group.bound(PlanKind::kHierarchical));
   const PathChoice choice = group.choice(within(1.01 * direct));
@@ -125,7 +125,7 @@ TEST(RuledPlan, IsThePlanThatSamplesSpeakOf) {
 TEST(RuledPlan, IsPassedOverWhereItCannotRun) {
   Ruled group("all_reduce:0-inf:*:two_step,broadcast:0-inf:*:one_shot");
   const auto ring8 = open_topology("ring8", kUnknownBytesPerSecond, 0).value();
-  group.context.topology = ring8.get();
+  group.context.ground.topology = ring8.get();
   const PathChoice unlinked = group.choice(within(0.9));
   EXPECT_EQ(unlinked.plan, PlanKind::kAuto);
   EXPECT_THAT(unlinked.reason, HasSubstr("two_step needs a link between rank 0 and rank 2"));

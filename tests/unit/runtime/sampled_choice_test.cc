@@ -36,7 +36,7 @@ SampledCodecs allowing(std::vector<SampledCodec> codecs) {
 PathChoice choice_of(const SampledCodecs& sampled, PlanKind plan = PlanKind::kAuto, int ranks = 2,
                      const TuningTable& table = measured()) {
   PathContext context;
-  context.size = ranks;
+  context.ground.size = ranks;
   context.table = &table;
   context.sampled = sampled;
   CallOptions options;

@@ -120,7 +120,7 @@ TEST(Tuner, MeasuresTreesOfRanksThatShareCpusWithWhateverElseItMeasures) {
 }
 
 // What has three ways at 1 MiB and two at 4 is foretold by the two.
-TEST(Tuner, ReachesAsFarWithTreesAsWithout) {
+TEST(Tuner, ReachesWithTreesAtMostOneSizeLess) {
   for (const double ns_per_byte : {0.5, 1.0, 2.0, 4.0}) {
     Machine with;
     Machine without;

@@ -37,7 +37,7 @@ TuningTable sample_table() {
 
 PathContext context_of(const TuningTable& table, int size = 2) {
   PathContext context;
-  context.size = size;
+  context.ground.size = size;
   context.table = &table;
   return context;
 }
@@ -307,8 +307,8 @@ TEST(PathChoice, AnErrorThatHostsWouldExceedLeavesThemOut) {
   for (size_t rank = 0; rank < host_of.size(); ++rank) host_of[rank] = static_cast<int>(rank / 2);
   const auto topology = topology_of_hosts(host_of);
   PathContext context;
-  context.size = 16;
-  context.topology = topology.get();
+  context.ground.size = 16;
+  context.ground.topology = topology.get();
   CallOptions options;
   options.codec = "int8/128";
   const auto plan_within = [&](double error) {
@@ -375,7 +375,7 @@ TEST(PathChoice, ARulesPlanIsLeftWhereTheCodecWouldBeRefusedOnIt) {
   const auto rules = parse_tuning_rules("all_reduce:0-inf:*:ring").value();
   const auto plan_of = [&](const char* codec, int size) {
     PathContext context;
-    context.size = size;
+    context.ground.size = size;
     context.rules = &rules;
     CallOptions options;
     options.codec = codec;
@@ -390,7 +390,7 @@ TEST(PathChoice, ARulesPlanIsLeftWhereTheCodecWouldBeRefusedOnIt) {
 
 TEST(PathChoice, NeedsATableOnlyWhereALossyCodecCouldServe) {
   PathContext context;
-  context.size = 2;
+  context.ground.size = 2;
   EXPECT_TRUE(needs_tuning(context, sum_of(10), open_codec()));
   EXPECT_FALSE(needs_tuning(context, sum_of(10, DataType::kInt64), open_codec()));
   EXPECT_FALSE(needs_tuning(context, sum_of(10), CallOptions{}));
