@@ -217,6 +217,26 @@ def test_the_best_fixed_path_is_one_that_might_have_been_taken() -> None:
     assert (rows[6]["best"], rows[6]["best_us"]) == (["int8/128", "ring"], 3.0)
 
 
+def test_the_first_half_of_the_calls_is_held_against_the_second() -> None:
+    def row(plan: str, predicted: float | None, *halves: float) -> dict[str, Any]:
+        us = sum(halves) / 2
+        path = {"codec": "exact", "plan": plan, "took": ["exact", "two_step"]}
+        return {**path, "us": us, "us_halves": list(halves), "predicted_us": predicted}
+
+    rows = [
+        row("two_step", 10.0, 10.0, 14.0),  # foretold; not by its own first half
+        row("ring", 20.0, 11.0, 11.0),  # the other way round
+        row("one_shot", None, 30.0, 30.0),
+        row("auto", None, 12.0, 12.0),
+    ]
+    model_check.name_best(rows, 4)
+    assert rows[3]["best"] == ["exact", "ring"]
+    assert rows[3]["first_half_over_best"] == pytest.approx(14 / 11)
+    said = model_check.summary(rows)
+    assert "30 %: 1 of 2, by the first half of the calls 1;" in said
+    assert "5 %: 0 of 1, by the first half 0" in said
+
+
 def timed(codec: str, time_us: float) -> dict[str, Any]:
     """A row of ``tersum perf`` as the sweep of ``auto`` reads it."""
     return {
