@@ -112,6 +112,9 @@ class Member {
   // On which the communicator's ranks may run, all of which are on one host; 0: there are several
   // hosts, or somebody does not say.
   int host_cpus = 0;
+  // Of the last-level cache of ranks that reach each other by memory alone; 0: they do not, or it
+  // is unknown.
+  size_t cache_bytes = 0;
   HostShare most_crowded;  // of the communicator's hosts; unset in a lane
   // Lanes (lanes.h): the communicator's member, and the communicator's number of each rank.
   std::shared_ptr<Member> parent;

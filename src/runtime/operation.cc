@@ -68,6 +68,7 @@ void Operation::begin(Node& node) {
   call_.arrays = {request_.input, request_.output, request_.count, request_.type, request_.op};
   call_.arrays.parts = request_.parts;
   call_.ranks_of_host = reduces(request_.collective) ? member_->ranks_of_host : 1;
+  call_.cache_bytes = member_->cache_bytes;
   sums_ = nullptr;
   const Status poison = member_->current_poison();
   if (!poison.ok()) {

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "plan/host_topology.h"
+#include "platform/cache_size.h"
 #include "platform/cpu_count.h"
 #include "platform/system_clock.h"
 #include "runtime/group_id.h"
@@ -247,6 +248,8 @@ void tell_carriers(Member& member, std::span<const RankCarrier> members) {
   member.ranks_of_host = ranks_together(members, member.rank);
   member.host_cpus = cpus_together(members);
   member.most_crowded = most_crowded(members);
+  const bool by_memory = carrier_of(members) == GroupCarrier::kMemory;
+  member.cache_bytes = by_memory ? last_level_cache_bytes() : 0;
 }
 
 std::vector<RankCarrier> carriers_of_part(std::span<const RankCarrier> all,

@@ -49,7 +49,8 @@ int cpus_together(std::span<const RankCarrier> members);
 // their own. A host of which a member does not say its CPUs is taken to have one for each.
 HostShare most_crowded(std::span<const RankCarrier> members);
 
-// Tells a member, whose group that is, how many share its host and what CPUs they have.
+// Tells a member, whose group that is, how many share its host, what CPUs they have and what
+// cache.
 void tell_carriers(Member& member, std::span<const RankCarrier> members);
 
 struct Meeting {

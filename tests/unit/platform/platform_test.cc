@@ -8,23 +8,46 @@
 #include <cfenv>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <set>
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
 
+#include "platform/cache_size.h"
 #include "platform/cpu_count.h"
 #include "platform/cpu_relax.h"
 #include "platform/environment.h"
 #include "platform/fp_control.h"
 #include "platform/host_identity.h"
 #include "platform/shared_memory.h"
+#include "platform/small_file.h"
 #include "platform/system_clock.h"
 #include "platform/system_error.h"
 #include "tersum/core_distance.h"
 
 namespace tersum {
 namespace {
+
+TEST(CacheSize, IsThatOfTheHighestLevel) {
+  const std::string folder = ::testing::TempDir() + "cache_size_" + std::to_string(getpid());
+  const auto describe = [&](int index, const std::string& level, const std::string& size) {
+    const std::string own = folder + "/index" + std::to_string(index) + "/";
+    ASSERT_EQ(make_directories_above(own), 0);
+    ASSERT_EQ(replace_small_file(own + "level", level, folder), 0);
+    ASSERT_EQ(replace_small_file(own + "size", size, folder), 0);
+  };
+  EXPECT_EQ(last_level_cache_bytes(folder), 0u) << "nothing is said";
+  describe(0, "1\n", "48K\n");
+  describe(1, "1\n", "32K\n");
+  EXPECT_EQ(last_level_cache_bytes(folder), 48u << 10);
+  describe(2, "3\n", "32M\n");
+  describe(3, "2\n", "2048K\n");
+  EXPECT_EQ(last_level_cache_bytes(folder), 32u << 20);
+  describe(4, "4\n", "large\n");
+  EXPECT_EQ(last_level_cache_bytes(folder), 0u) << "no number";
+  std::filesystem::remove_all(folder);
+}
 
 TEST(CpuCount, CountsEachOfSeveralSetsOnce) {
   std::string cpus;

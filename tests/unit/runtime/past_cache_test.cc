@@ -18,7 +18,8 @@ constexpr size_t kMiB = size_t{1} << 20;
 static_assert(kPastCacheBytesMin == 32 * kMiB);
 
 // Of a sum of `bytes` of float32 a rank, of which `ranks_of_host` live on one host.
-bool past_cache(const std::string& spec, size_t bytes, size_t ranks_of_host, bool in_place) {
+bool past_cache(const std::string& spec, size_t bytes, size_t ranks_of_host, bool in_place,
+                size_t cache_bytes = 0) {
   const Codec* codec = find_codec(spec, DataType::kFloat32, ReduceOp::kSum).value();
   PlanRequest request;
   request.collective = Collective::kAllReduce;
@@ -32,6 +33,7 @@ bool past_cache(const std::string& spec, size_t bytes, size_t ranks_of_host, boo
   run.arrays = {&input, in_place ? &input : &output, request.count, DataType::kFloat32,
                 ReduceOp::kSum};
   run.ranks_of_host = ranks_of_host;
+  run.cache_bytes = cache_bytes;
   return run.past_cache();
 }
 
@@ -59,6 +61,19 @@ TEST(PastCache, OfCodedValuesBeginsAsOfTwoRanks) {
 TEST(PastCache, BeginsNoSoonerForMoreRanksThanWereMeasured) {
   EXPECT_TRUE(past_cache("exact", 8 * kMiB, 100, true));
   EXPECT_FALSE(past_cache("exact", 8 * kMiB - 4, 100, true));
+}
+
+TEST(PastCache, BeginsInPlaceWhereTheArraysOfAHostFillHalfOfALargeCache) {
+  const size_t cache_bytes = 260 * kMiB;
+  for (const char* const spec : {"exact", "int8/128"}) {
+    for (const size_t ranks : {2, 4}) {
+      const size_t least = 130 * kMiB / ranks;
+      EXPECT_TRUE(past_cache(spec, least, ranks, true, cache_bytes)) << spec << ranks;
+      EXPECT_FALSE(past_cache(spec, least - 4, ranks, true, cache_bytes)) << spec << ranks;
+    }
+    EXPECT_TRUE(past_cache(spec, 16 * kMiB, 2, false, cache_bytes)) << spec << " elsewhere";
+    EXPECT_TRUE(past_cache(spec, 32 * kMiB, 2, true, 32 * kMiB)) << spec << " of a smaller cache";
+  }
 }
 
 TEST(PastCache, CountsTheRanksOfItsOwnHost) {
