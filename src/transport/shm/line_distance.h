@@ -5,6 +5,10 @@
 // Ordinary stores to what such a peer has read fetch every line back from there. Hosts move virtual
 // CPUs from one case to the other within seconds, so that the question is asked all the time.
 //
+// Where ranks share cores, or fill the caches, a near peer's line may have been evicted before it
+// is looked at, and then takes as long as a far one's. But no far line comes in the time of a near
+// one, so that such a one outweighs two that are late.
+//
 // Thread safety: none.
 #pragma once
 
@@ -31,7 +35,7 @@ class LineDistance {
   }
   // It came after `ns`.
   void note(int64_t ns) {
-    score_ = std::clamp(score_ + (ns >= kFarNs ? kStep : -1), 0, kScoreMax);
+    score_ = std::clamp(score_ + step_of(ns), 0, kScoreMax);
     if (score_ >= kScoreFar) far_ = true;
     if (score_ <= kScoreNear) far_ = false;
   }
@@ -41,9 +45,16 @@ class LineDistance {
   // Between the two that come closest: a near mesh, of whose lines one in nine takes longer, and
   // far chiplets, of whose lines two in three do. Both may be 10 ns off.
   static constexpr int64_t kFarNs = 105;
-  // More than one late line in three makes a peer far. A prefetcher has guessed some lines of a far
-  // peer; interrupts, and lines that are still being written, delay some of a near one.
-  static constexpr int kStep = 2;
+  // A prefetcher has guessed some lines of a far peer, which are here at once; those of between 20
+  // and 80 ns are one in a thousand of a far peer, and half or more of a near one.
+  static constexpr int64_t kGuessedNs = 20;
+  static constexpr int64_t kNearNs = 80;
+  // Without such, more than one late line in three makes a peer far. Interrupts, and lines that are
+  // still being written, delay some of a near one.
+  static int step_of(int64_t ns) {
+    if (ns >= kFarNs) return 2;
+    return ns >= kGuessedNs && ns < kNearNs ? -4 : -1;
+  }
   static constexpr int kScoreMax = 32;
   static constexpr int kScoreFar = 24;
   static constexpr int kScoreNear = 8;
