@@ -6,8 +6,9 @@
 // CPUs from one case to the other within seconds, so that the question is asked all the time.
 //
 // Where ranks share cores, or fill the caches, a near peer's line may have been evicted before it
-// is looked at, and then takes as long as a far one's. But no far line comes in the time of a near
-// one, so that such a one outweighs two that are late.
+// is looked at, and then takes as long as a far one's; of two ranks of one core most lines are
+// either here at once or gone. But no far line comes in the time of a near one, so that such a one
+// outweighs eight that are late.
 //
 // Thread safety: none.
 #pragma once
@@ -46,17 +47,18 @@ class LineDistance {
   // far chiplets, of whose lines two in three do. Both may be 10 ns off.
   static constexpr int64_t kFarNs = 105;
   // A prefetcher has guessed some lines of a far peer, which are here at once; those of between 20
-  // and 80 ns are one in a thousand of a far peer, and half or more of a near one.
+  // and 80 ns are one in a thousand or two hundred of a far peer, and one in six or more of a near
+  // one.
   static constexpr int64_t kGuessedNs = 20;
   static constexpr int64_t kNearNs = 80;
   // Without such, more than one late line in three makes a peer far. Interrupts, and lines that are
   // still being written, delay some of a near one.
   static int step_of(int64_t ns) {
     if (ns >= kFarNs) return 2;
-    return ns >= kGuessedNs && ns < kNearNs ? -4 : -1;
+    return ns >= kGuessedNs && ns < kNearNs ? -16 : -1;
   }
-  static constexpr int kScoreMax = 32;
-  static constexpr int kScoreFar = 24;
+  static constexpr int kScoreMax = 40;
+  static constexpr int kScoreFar = 32;
   static constexpr int kScoreNear = 8;
 
   int score_ = 0;
