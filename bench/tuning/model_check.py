@@ -16,10 +16,9 @@ leaves the plan open did not ask for that error, so that it is measured, but not
 choice.
 
 ``*`` marks what misses its bar: a prediction more than 30 % off, a choice more than 5 % behind.
-Below each table stands how many hold theirs, and how many would if all that is known were the very
-calls that are timed here: the median of a path's first half for a prediction, what was quickest in
-that half for a choice, both held against the second half. Where the machine does not stay as it is
-for a second, no tuning does better.
+Below each table stands how many hold theirs, and as a yardstick of how steady the machine was how
+many would if those very calls were known: the median of a path's first half for a prediction, what
+was quickest in that half for a choice, both held against the second half.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 
 #include "codec/codec.h"
 #include "plan/plan.h"
-#include "platform/cpu_count.h"
 #include "runtime/coalesced_call.h"
 #include "runtime/communicator_impl.h"
 #include "runtime/group_id.h"

@@ -67,8 +67,9 @@ void Operation::begin(Node& node) {
   agreement_.clear();
   call_.arrays = {request_.input, request_.output, request_.count, request_.type, request_.op};
   call_.arrays.parts = request_.parts;
-  call_.ranks_of_host = reduces(request_.collective) ? member_->ranks_of_host : 1;
-  call_.cache_bytes = member_->cache_bytes;
+  const bool is_sum = reduces(request_.collective);
+  call_.ranks_of_host = is_sum ? member_->ranks_of_host : 1;
+  call_.cache_bytes = is_sum ? member_->cache_bytes : 0;
   sums_ = nullptr;
   const Status poison = member_->current_poison();
   if (!poison.ok()) {

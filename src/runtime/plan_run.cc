@@ -123,10 +123,10 @@ bool PlanRun::past_cache() const {
   const size_t exact_sharers = std::clamp<size_t>(ranks_of_host, 2, 8);
   const size_t sharers = plan->codec->wire_is_values() ? exact_sharers : 2;
   if (bytes * sharers < 2 * kPastCacheBytesMin) return false;
-  // In place the next call reads what this one wrote. Of 260 MiB that two cores share, ordinary
-  // stores of 64 and 128 MiB by two and four ranks take 0.86 to 0.95 of the time, of 256 MiB 1.01
-  // to 1.22.
-  return !in_place || bytes * exact_sharers >= cache_bytes / 2;
+  // In place the next call reads what this one wrote. Where two cores share 260 MiB, ordinary
+  // stores of 64 to 128 MiB in all take 0.78 to 0.98 of the time, of 256 MiB and more 0.98 to 1.22
+  // (docs/performance-history.md, "Results that stay in a large cache").
+  return !in_place || bytes * std::max<size_t>(ranks_of_host, 2) >= cache_bytes / 2;
 }
 
 bool PlanRun::needs(int rank) const {

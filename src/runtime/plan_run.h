@@ -109,7 +109,7 @@ class PlanRun {
   PlanArrays arrays;
   // Of a sum, how many ranks work on it on this host, this one among them.
   size_t ranks_of_host = 1;
-  size_t cache_bytes = 0;  // as Member::cache_bytes
+  size_t cache_bytes = 0;  // of a sum, as Member::cache_bytes
   std::vector<InState> in;
   std::vector<OutState> out;
   std::vector<RoleState> roles;

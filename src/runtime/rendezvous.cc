@@ -202,16 +202,20 @@ bool is_one_host(std::span<const RankCarrier> members) {
       members, [&](const RankCarrier& other) { return other.host == members.front().host; });
 }
 
-// On which the members on `host` may run; 0: one of them does not say, or there are none.
-int cpus_of_host(std::span<const RankCarrier> members, int host) {
+// The members on one host.
+struct HostMembers {
+  int ranks = 0;
   std::string cpus;
-  for (const RankCarrier& member : members) {
-    if (member.host != host) continue;
-    if (member.cpus.empty()) return 0;
+  bool all_say = true;  // on which CPUs they may run
+
+  void add(const RankCarrier& member) {
+    ++ranks;
+    all_say &= !member.cpus.empty();
     unite_cpus(cpus, member.cpus);
   }
-  return count_cpus(cpus);
-}
+  // 0: one of them does not say, or there are none.
+  [[nodiscard]] int known_cpus() const { return all_say ? count_cpus(cpus) : 0; }
+};
 
 }  // namespace
 
@@ -228,17 +232,19 @@ size_t ranks_together(std::span<const RankCarrier> members, int rank) {
 }
 
 int cpus_together(std::span<const RankCarrier> members) {
-  if (members.empty() || !is_one_host(members)) return 0;
-  return cpus_of_host(members, members.front().host);
+  if (!is_one_host(members)) return 0;
+  HostMembers all;
+  for (const RankCarrier& member : members) all.add(member);
+  return all.known_cpus();
 }
 
 HostShare most_crowded(std::span<const RankCarrier> members) {
-  std::map<int, int> ranks_of;
-  for (const RankCarrier& member : members) ++ranks_of[member.host];
+  std::map<int, HostMembers> hosts;
+  for (const RankCarrier& member : members) hosts[member.host].add(member);
   HostShare most;
-  for (const auto& [host, ranks] : ranks_of) {
-    const int known = cpus_of_host(members, host);
-    const HostShare share{ranks, known > 0 ? known : ranks};
+  for (const auto& [number, host] : hosts) {
+    const int known = host.known_cpus();
+    const HostShare share{host.ranks, known > 0 ? known : host.ranks};
     if (int64_t{share.ranks} * most.cpus > int64_t{most.ranks} * share.cpus) most = share;
   }
   return most;

@@ -53,7 +53,7 @@ Result<CodingSeconds> kernels_alone(const Codec& codec) {
 }
 
 double waiting(const CodingPlace& place) {
-  return std::max(static_cast<double>(place.ranks_here) / place.cpus, 1.0);
+  return std::max(static_cast<double>(place.ranks_of_host) / place.cpus, 1.0);
 }
 
 CodingSeconds coding_cost(std::string_view spec) {

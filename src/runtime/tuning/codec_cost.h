@@ -14,10 +14,10 @@
 
 namespace tersum {
 
-// Who codes: `ranks` of a group, of which `ranks_here` share the `cpus` of a host.
+// Who codes: `ranks` of a group, of which `ranks_of_host` share the `cpus` of a host.
 struct CodingPlace {
   int ranks = 2;
-  int ranks_here = 1;
+  int ranks_of_host = 1;
   int cpus = 1;
 };
 

@@ -72,6 +72,7 @@ TEST(PastCache, BeginsInPlaceWhereTheArraysOfAHostFillHalfOfALargeCache) {
       EXPECT_FALSE(past_cache(spec, least - 4, ranks, true, cache_bytes)) << spec << ranks;
     }
     EXPECT_TRUE(past_cache(spec, 16 * kMiB, 2, false, cache_bytes)) << spec << " elsewhere";
+    EXPECT_TRUE(past_cache(spec, 32 * kMiB, 100, true, cache_bytes)) << spec << " of many ranks";
     EXPECT_TRUE(past_cache(spec, 32 * kMiB, 2, true, 32 * kMiB)) << spec << " of a smaller cache";
   }
 }
