@@ -1,7 +1,8 @@
 // remote_read_bench: how long an exact all-reduce takes that copies as little as separate processes
 // can: ranks read each other's arrays (process_vm_readv) piece by piece into memory that stays in
-// L2, add them up where their own values are, and read the others' sums straight into place. No
-// slices, no messages, nothing that could fail: a floor for what copying less would gain in
+// L2, add them up where their own values are, and write the sums to all others (process_vm_writev)
+// while they are still there; with --pull, the others read them in the end. No slices, no messages,
+// nothing that could fail: a floor for
 //   tersum perf --transport shm --codec exact --in-place
 #include <sched.h>
 #include <sys/mman.h>
@@ -33,6 +34,8 @@ struct Options {
   size_t bytes = size_t{16} << 20;
   size_t piece_bytes = size_t{128} << 10;
   int rounds = 41;
+  int calls = 4;
+  bool pull = false;
 };
 
 // In memory that all ranks map. Ranks wait as theirs do that outnumber the cores: a moment, then
@@ -65,6 +68,7 @@ class Rank {
         ranks_(ranks),
         chunk_(options.bytes / sizeof(float) / ranks),
         piece_(options.piece_bytes / sizeof(float)),
+        pull_(options.pull),
         array_(chunk_ * ranks, 1.0F),
         pieces_(ranks, std::vector<float>(piece_)) {
     for (uint32_t peer = 1; peer < ranks; ++peer) {
@@ -84,8 +88,16 @@ class Rank {
         read((rank_ + k) % ranks_, rank_ * chunk_ + at, count, pieces_[k].data());
       }
       codec.combine(wires_, own, 0, count, {ReduceOp::kAverage, ranks_}, nullptr, own);
+      for (uint32_t k = 1; !pull_ && k < ranks_; ++k) {
+        write((rank_ + k) % ranks_, rank_ * chunk_ + at, count, own);
+      }
     }
     meeting_.wait(ranks_);
+    if (pull_) pull_sums();
+  }
+
+ private:
+  void pull_sums() {
     for (uint32_t k = 1; k < ranks_; ++k) {
       const uint32_t peer = (rank_ + k) % ranks_;
       for (size_t at = 0; at < chunk_; at += piece_) {
@@ -93,9 +105,9 @@ class Rank {
         read(peer, first, std::min(piece_, chunk_ - at), array_.data() + first);
       }
     }
+    meeting_.wait(ranks_);
   }
 
- private:
   void read(uint32_t peer, size_t first, size_t count, float* to) {
     const iovec here = {to, count * sizeof(float)};
     const iovec there = {meeting_.array[peer] + first, count * sizeof(float)};
@@ -103,11 +115,19 @@ class Rank {
     if (got != static_cast<ssize_t>(count * sizeof(float))) meeting_.refused = true;
   }
 
+  void write(uint32_t peer, size_t first, size_t count, float* from) {
+    const iovec here = {from, count * sizeof(float)};
+    const iovec there = {meeting_.array[peer] + first, count * sizeof(float)};
+    const ssize_t put = process_vm_writev(meeting_.process[peer], &here, 1, &there, 1, 0);
+    if (put != static_cast<ssize_t>(count * sizeof(float))) meeting_.refused = true;
+  }
+
   Meeting& meeting_;
   uint32_t rank_;
   uint32_t ranks_;
   size_t chunk_;
   size_t piece_;
+  bool pull_;
   std::vector<float> array_;
   std::vector<std::vector<float>> pieces_;
   std::vector<const std::byte*> wires_;
@@ -127,12 +147,12 @@ void run_rank(Meeting& meeting, uint32_t index, uint32_t ranks, const Options& o
   const Codec& codec = *find_codec("exact", DataType::kFloat32, ReduceOp::kAverage).value();
   Rank rank(meeting, index, ranks, options);
   std::vector<double> times_us;
+  meeting.wait(ranks);
+  // Calls back to back: of ranks that share a core, the one that looks at the clock may come last.
   for (int round = 0; round < options.rounds; ++round) {
-    meeting.wait(ranks);
     const int64_t start = clock.now_ns();
-    rank.call(codec);
-    meeting.wait(ranks);
-    times_us.push_back(static_cast<double>(clock.now_ns() - start) / 1e3);
+    for (int call = 0; call < options.calls; ++call) rank.call(codec);
+    times_us.push_back(static_cast<double>(clock.now_ns() - start) / 1e3 / options.calls);
   }
   if (index != 0) return;
   if (meeting.refused) {
@@ -173,8 +193,11 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(size_t{4096}, size_t{1} << 40));
   app.add_option("--piece-bytes", options.piece_bytes, "of one read")
       ->check(CLI::Range(size_t{4096}, size_t{1} << 30));
-  app.add_option("--rounds", options.rounds, "calls; the median is shown")
+  app.add_option("--rounds", options.rounds, "of calls; the median of a call is shown")
       ->check(CLI::Range(1, 100000));
+  app.add_option("--calls", options.calls, "of a round, back to back")
+      ->check(CLI::Range(1, 100000));
+  app.add_flag("--pull", options.pull, "sums are read by all others, not written to them");
   CLI11_PARSE(app, argc, argv);
   for (const uint32_t ranks : options.ranks) {
     if (const int failed = tersum::run_ranks(ranks, options); failed != 0) return failed;

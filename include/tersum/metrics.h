@@ -28,6 +28,7 @@ struct CallMetrics {
   uint64_t wire_bytes_sent = 0;
   uint64_t wire_bytes_received = 0;
   uint64_t wire_bytes_streamed = 0;  // written past the caches, for ranks whose cores are far
+  uint64_t wire_bytes_placed = 0;    // of those sent, written where ranks of this host want them
   uint64_t slices_sent = 0;
   double seconds = 0;  // from start to end, summed
   std::array<uint64_t, kDurationBuckets.size() + 1> durations{};

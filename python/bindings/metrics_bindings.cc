@@ -28,6 +28,7 @@ nb::dict metrics_dict() {
     entry["wire_bytes_sent"] = call.wire_bytes_sent;
     entry["wire_bytes_received"] = call.wire_bytes_received;
     entry["wire_bytes_streamed"] = call.wire_bytes_streamed;
+    entry["wire_bytes_placed"] = call.wire_bytes_placed;
     entry["slices_sent"] = call.slices_sent;
     entry["seconds"] = call.seconds;
     calls.append(entry);

@@ -23,6 +23,7 @@ class CallStats(TypedDict):
     wire_bytes_sent: int
     wire_bytes_received: int
     wire_bytes_streamed: int  #: written past the caches, for ranks whose cores are far
+    wire_bytes_placed: int  #: of those sent, written where ranks of this host want them
     slices_sent: int
     seconds: float  #: from start to end of each call, summed
 

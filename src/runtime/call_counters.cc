@@ -17,6 +17,7 @@ void add(CallMetrics& to, const CallMetrics& from) {
   to.wire_bytes_sent += from.wire_bytes_sent;
   to.wire_bytes_received += from.wire_bytes_received;
   to.wire_bytes_streamed += from.wire_bytes_streamed;
+  to.wire_bytes_placed += from.wire_bytes_placed;
   to.slices_sent += from.slices_sent;
   to.seconds += from.seconds;
   for (size_t i = 0; i < to.durations.size(); ++i) to.durations[i] += from.durations[i];
@@ -46,6 +47,7 @@ void CallCounters::count_ended(const CallCount& call) {
   sums.wire_bytes_sent += call.wire_bytes_sent;
   sums.wire_bytes_received += call.wire_bytes_received;
   sums.wire_bytes_streamed += call.wire_bytes_streamed;
+  sums.wire_bytes_placed += call.wire_bytes_placed;
   sums.slices_sent += call.slices_sent;
   sums.seconds += call.seconds;
   ++sums.durations[bucket_of(call.seconds)];

@@ -25,6 +25,7 @@ struct CallCount {
   uint64_t wire_bytes_sent = 0;
   uint64_t wire_bytes_received = 0;
   uint64_t wire_bytes_streamed = 0;
+  uint64_t wire_bytes_placed = 0;
   uint64_t slices_sent = 0;
   double seconds = 0;
 };

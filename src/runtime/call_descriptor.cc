@@ -53,8 +53,8 @@ size_t cancel_text_bytes(std::string_view text) {
 
 }  // namespace
 
-void encode_descriptor(const CallDescriptor& descriptor,
-                       std::span<std::byte, kDescriptorBytes> out) {
+size_t encode_descriptor(const CallDescriptor& descriptor,
+                         std::span<std::byte, kOpenDescriptorBytes> out) {
   TERSUM_CHECK(descriptor.codec.size() <= kCodecTextBytesMax);
   std::fill(out.begin(), out.end(), std::byte{0});
   out[0] = static_cast<std::byte>(descriptor.collective);
@@ -67,10 +67,18 @@ void encode_descriptor(const CallDescriptor& descriptor,
   std::memcpy(out.data() + 17, descriptor.codec.data(), descriptor.codec.size());
   store_le(out.data() + 112, descriptor.flatten);
   store_le(out.data() + 120, descriptor.tensors);
+  const OpenArrays& arrays = descriptor.arrays;
+  if (arrays.grant.key == 0) return kDescriptorBytes;
+  store_le(out.data() + 128, arrays.grant.slot);
+  store_le(out.data() + 136, arrays.grant.key);
+  store_le(out.data() + 144, arrays.input);
+  store_le(out.data() + 152, arrays.output);
+  return kOpenDescriptorBytes;
 }
 
 std::optional<CallDescriptor> decode_descriptor(std::span<const std::byte> in) {
-  if (in.size() != kDescriptorBytes) return std::nullopt;
+  const bool opens = in.size() == kOpenDescriptorBytes;
+  if (in.size() != kDescriptorBytes && !opens) return std::nullopt;
   const auto codec_bytes = static_cast<size_t>(in[16]);
   if (in[0] >= std::byte{kCollectiveCount} || in[1] > std::byte{3} ||
       in[3] >= std::byte{kPlanKindCount} || in[2] >= std::byte{kDataTypeCount} ||
@@ -88,6 +96,13 @@ std::optional<CallDescriptor> decode_descriptor(std::span<const std::byte> in) {
   descriptor.codec = {reinterpret_cast<const char*>(in.data()) + 17, codec_bytes};
   descriptor.flatten = load_le<uint64_t>(in.data() + 112);
   descriptor.tensors = load_le<uint64_t>(in.data() + 120);
+  if (!opens) return descriptor;
+  ArrayGrant& grant = descriptor.arrays.grant;
+  grant = {load_le<uint32_t>(in.data() + 128), load_le<uint64_t>(in.data() + 136)};
+  const bool right = grant.slot < kArrayGrantsMax && all_zero(in.subspan(132, 4));
+  if (!right || grant.key == 0) return std::nullopt;
+  descriptor.arrays.input = load_le<uint64_t>(in.data() + 144);
+  descriptor.arrays.output = load_le<uint64_t>(in.data() + 152);
   return descriptor;
 }
 

@@ -4,7 +4,8 @@
 // printed, never used to size anything.
 //
 // Offsets: collective 0, op 1, type 2, plan 3, root 4, count 8, codec length 16, codec
-// text 17..111, flatten 112, tensors 120.
+// text 17..111, flatten 112, tensors 120. With open arrays, which are not compared, also: slot 128,
+// zero 132, key 136, input 144, output 152.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +18,20 @@
 #include "tersum/data_type.h"
 #include "tersum/options.h"
 #include "tersum/status.h"
+#include "transport/array_reach.h"
 
 namespace tersum {
 
 inline constexpr size_t kDescriptorBytes = 128;
+inline constexpr size_t kOpenDescriptorBytes = 160;  // of a rank whose arrays are open
 inline constexpr size_t kCodecTextBytesMax = 95;
+
+// Where a rank's arrays lie, for peers that touch them there (transport/array_reach.h).
+struct OpenArrays {
+  ArrayGrant grant;  // of no key: they do not
+  uint64_t input = 0;
+  uint64_t output = 0;
+};
 
 struct CallDescriptor {
   Collective collective = Collective::kBarrier;
@@ -36,10 +46,12 @@ struct CallDescriptor {
   // Of a flattened call, or one that learns a clip or levels: digest of its sites and of what is
   // known there; else 0.
   uint64_t flatten = 0;
+  OpenArrays arrays;
 };
 
-void encode_descriptor(const CallDescriptor& descriptor,
-                       std::span<std::byte, kDescriptorBytes> out);
+// How many bytes it took of `out`: one of the two numbers above.
+size_t encode_descriptor(const CallDescriptor& descriptor,
+                         std::span<std::byte, kOpenDescriptorBytes> out);
 // The codec text views `in`. Empty when the bytes are no descriptor, or there is something behind
 // the codec text.
 std::optional<CallDescriptor> decode_descriptor(std::span<const std::byte> in);

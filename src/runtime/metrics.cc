@@ -105,6 +105,9 @@ void write_calls(TextWriter& out, const Metrics& metrics) {
   counter("tersum_wire_bytes_streamed_total",
           "Encoded bytes written past the caches, for ranks whose cores are far.",
           &CallMetrics::wire_bytes_streamed);
+  counter("tersum_wire_bytes_placed_total",
+          "Bytes sent by writing them into the arrays of ranks on this host.",
+          &CallMetrics::wire_bytes_placed);
   out.family("tersum_call_duration_seconds", "histogram", "From the start of a call to its end.");
   for (const CallMetrics& call : metrics.calls) {
     const std::string labels = labels_of(call);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "platform/remote_memory.h"
 #include "runtime/call_counters.h"
 
 namespace tersum {
@@ -198,6 +199,17 @@ bool Node::deliver_local() {
   return true;
 }
 
+bool Node::finds(const void* array, size_t bytes) const {
+  ArrayDoor* const door = transport_->door();
+  if (door == nullptr || bytes == 0) return false;
+  std::byte byte;
+  const auto found = [&](uint64_t at) {
+    return read_remote(door->number(), at, {&byte, 1}) == RemoteCopy::kDone;
+  };
+  const auto first = reinterpret_cast<uintptr_t>(array);
+  return found(first) && found(first + bytes / 2) && found(first + bytes - 1);
+}
+
 size_t Node::link_backlog_bytes(const Member& member, int rank) const {
   const Link* link = member.places[static_cast<size_t>(rank)].link;
   return link == nullptr ? 0 : link->backlog_bytes();
@@ -262,6 +274,11 @@ Member* Node::find_member(uint64_t group, int rank) const {
     if (member->group == group && member->rank == rank) return member.get();
   }
   return nullptr;
+}
+
+bool Node::has_room() const {
+  return std::all_of(members_.begin(), members_.end(),
+                     [](const auto& member) { return member->has_room; });
 }
 
 bool Node::has_group(uint64_t group) const {

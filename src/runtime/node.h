@@ -73,6 +73,8 @@ class Node final : public TransportSink {
   // Ends everything in flight, poisons the group here and on its other ranks.
   void abort_member(Member& member, const Status& reason);
   [[nodiscard]] Transport& transport() { return *transport_; }
+  // Every rank here has a CPU, and so has every rank that it waits for on this host.
+  [[nodiscard]] bool has_room() const;
   [[nodiscard]] bool has_group(uint64_t group) const;
   // Why the last attempt to connect failed, until the next one is begun.
   [[nodiscard]] Status connect_failure(ProcessId peer) const;
@@ -88,6 +90,13 @@ class Node final : public TransportSink {
     const Link* const link = member.places[static_cast<size_t>(rank)].link;
     return link != nullptr && link->borrows();
   }
+  // How that rank's arrays are touched where they are; null: in no way.
+  [[nodiscard]] static ArrayReach* reach(const Member& member, int rank) {
+    Link* const link = member.places[static_cast<size_t>(rank)].link;
+    return link == nullptr ? nullptr : link->reach();
+  }
+  // Whether others could touch an array of this process: not all that is mapped is memory.
+  [[nodiscard]] bool finds(const void* array, size_t bytes) const;
   // From here on nothing that was sent lies in memory that is not the process's arena. Whoever has
   // lent something calls it before anything else can happen.
   void settle_lent();

@@ -50,7 +50,8 @@ void Operation::prepare(std::shared_ptr<Member> member, const CallRequest& reque
                  request.count,
                  codec_text_,
                  request.tensors,
-                 0};
+                 0,
+                 {}};
   status_ = {};
   done_.store(false, std::memory_order_release);
 }
@@ -62,7 +63,7 @@ void Operation::begin(Node& node) {
   ready_peers_ = 0;
   gathers_ = Node::gathers(*member_);
   transits_ = Node::take_early_transits(*member_, request_.call);
-  bytes_sent_ = bytes_received_ = bytes_streamed_ = slices_sent_ = 0;
+  bytes_sent_ = bytes_received_ = bytes_streamed_ = bytes_placed_ = slices_sent_ = 0;
   call_.clear();
   agreement_.clear();
   call_.arrays = {request_.input, request_.output, request_.count, request_.type, request_.op};
@@ -86,6 +87,7 @@ void Operation::begin(Node& node) {
     return;
   }
   call_.restart();
+  ask_reach(node);
   enter_site();
   take_site(node);
 }
@@ -133,17 +135,17 @@ MessageHeader Operation::header(MessageKind kind, int to_rank) const {
 
 void Operation::send_ready(Node& node) {
   if (member_->size() == 1) return;
-  Result<SlotRef> slot = node.reserve(kDescriptorBytes);
+  Result<SlotRef> slot = node.reserve(kOpenDescriptorBytes);
   if (!slot.ok()) {
     fail(node, slot.status());
     return;
   }
-  encode_descriptor(descriptor_, slot->bytes().first<kDescriptorBytes>());
+  const size_t bytes = encode_descriptor(descriptor_, slot->bytes().first<kOpenDescriptorBytes>());
   // Starting behind the own rank, so that not everybody talks to rank 0 first.
   for (int i = 1; i < member_->size(); ++i) {
     const int peer = (member_->rank + i) % member_->size();
     MessageHeader ready = header(MessageKind::kReady, peer);
-    ready.payload_bytes = kDescriptorBytes;
+    ready.payload_bytes = static_cast<uint32_t>(bytes);
     node.send(*member_, ready, *slot);
   }
 }
@@ -163,6 +165,9 @@ void Operation::on_message(Node& node, InMessage message) {
       break;
     case MessageKind::kCredit:
       on_credit(node, message.header);
+      break;
+    case MessageKind::kPlaced:
+      on_placed(node, message.header);
       break;
     case MessageKind::kCancel:
       if (const auto notice = decode_cancel(message.payload)) {
@@ -194,6 +199,7 @@ void Operation::on_ready(Node& node, const InMessage& message) {
   ++ready_peers_;
   if (peer.eager_bytes > 0) node.give_back_eager(*member_, from, peer.eager_bytes);
   peer.eager_bytes = 0;
+  hear_arrays(other->arrays, from);
   for (size_t i = 0; i < early_.size() && !done();) {
     if (early_[i].header.from_rank != from) {
       ++i;
@@ -297,7 +303,11 @@ bool Operation::advance(Node& node, int64_t now_ns) {
   if (!measure_whole()) return true;
   // The call's slices wait for their scales.
   bool moved = !agreement_.complete() && advance_run(node, agreement_);
-  moved |= !done() && advance_run(node, call_);
+  if (reaching_ != Reaching::kNo) {
+    moved |= !done() && advance_reach(node, now_ns);
+  } else {
+    moved |= !done() && advance_run(node, call_);
+  }
   if (done()) return true;
   if (complete()) {
     finish(node, {});
@@ -409,6 +419,7 @@ void Operation::finish(Node& node, Status status) {
   // The caller's arrays may go as soon as the end is known.
   node.settle_lent();
   node.drop_landings();
+  close_arrays();
   call_.release();
   agreement_.release();
   early_.clear();

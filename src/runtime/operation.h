@@ -37,6 +37,7 @@
 #include "runtime/trace_recorder.h"
 #include "tersum/options.h"
 #include "tersum/status.h"
+#include "transport/array_door.h"
 #include "transport/link.h"
 
 namespace tersum {
@@ -134,7 +135,10 @@ class Operation final : public WorkImpl {
  private:
   struct PeerState {
     bool ready = false;
-    uint32_t eager_bytes = 0;  // sent before the peer was ready
+    bool placed = false;  // its chunk lies in the output here
+    OpenArrays arrays;
+    ArrayReach* reach = nullptr;  // of a call that asked to touch them
+    uint32_t eager_bytes = 0;     // sent before the peer was ready
   };
 
   // Set-up (operation.cc).
@@ -174,6 +178,21 @@ class Operation final : public WorkImpl {
   [[nodiscard]] std::string blame(const Node& node) const;
   [[nodiscard]] bool still_needs(int rank) const;
   void notify_others(Node& node, const Status& status);
+
+  // Arrays of peers (operation_reach.cc).
+  void ask_reach(Node& node);
+  [[nodiscard]] bool may_reach(const Node& node) const;
+  void hear_arrays(const OpenArrays& arrays, int from);
+  bool advance_reach(Node& node, int64_t now_ns);
+  bool sum_piece(Node& node, uint32_t role_index, int64_t now_ns);
+  // `rank`: whose arrays were touched last.
+  Touched fetch(const ChunkRole& role, size_t begin_bytes, size_t bytes, int* rank);
+  void add_up_fetched(const ChunkRole& role, size_t first, size_t count);
+  Touched place_sums(const ChunkRole& role, size_t begin_bytes, size_t bytes, int* rank);
+  void judge_refusal(Node& node, Touched touched, int rank, int64_t now_ns);
+  void tell_placed(Node& node, uint32_t role_index);
+  void on_placed(Node& node, const MessageHeader& header);
+  void close_arrays();
 
   // Slices (operation_slices.cc).
   [[nodiscard]] int slice_budget(const PlanRun& run, int most) const;
@@ -258,12 +277,21 @@ class Operation final : public WorkImpl {
   std::vector<std::span<const std::byte>> lent_;  // of one slice, where its payload lies
   std::vector<std::byte> decoded_;                // scratch of what goes past the cache
   StreamedPayload streamed_;                      // scratch of what goes past it to a far peer
-  bool gathers_ = false;                          // links take much at once
+  // Whether ranks touch each other's arrays in this call: they do if all of them say that they can.
+  enum class Reaching : uint8_t { kNo, kAsked, kYes };
+  Reaching reaching_ = Reaching::kNo;
+  ArrayDoor* door_ = nullptr;             // that own arrays were opened by
+  SlotRef fetched_;                       // scratch of one piece of every peer
+  size_t summed_ = 0;                     // values of the own chunk that are everywhere
+  uint32_t placing_ = 0;                  // peers that have the next piece's sums
+  int64_t refused_since_ns_ = INT64_MAX;  // that the system lets nothing be touched
+  bool gathers_ = false;                  // links take much at once
   uint32_t ready_peers_ = 0;
   uint32_t transits_ = 0;
   uint64_t bytes_sent_ = 0;
   uint64_t bytes_received_ = 0;
   uint64_t bytes_streamed_ = 0;
+  uint64_t bytes_placed_ = 0;
   uint64_t slices_sent_ = 0;
 
   Status status_;

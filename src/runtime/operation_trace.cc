@@ -20,7 +20,8 @@ void Operation::count_call(const Node& node, const Status& status) {
   }
   CallCounters::process().count_ended({request_.collective, request_.codec, status.code(),
                                        request_.count * element_bytes(request_.type), bytes_sent_,
-                                       bytes_received_, bytes_streamed_, slices_sent_, seconds});
+                                       bytes_received_, bytes_streamed_, bytes_placed_,
+                                       slices_sent_, seconds});
 }
 
 void Operation::trace_slice(TraceRecorder& trace, TraceKind kind, int64_t begin_ns,

@@ -64,6 +64,17 @@ Result<PayloadStores> payload_stores() {
                           "'; set it to auto, cached or streamed, or leave it out");
 }
 
+Result<ArrayReachPolicy> reach_policy() {
+  static constexpr NamedValue<ArrayReachPolicy> kNames[] = {{ArrayReachPolicy::kAuto, ""},
+                                                            {ArrayReachPolicy::kAuto, "auto"},
+                                                            {ArrayReachPolicy::kOff, "off"},
+                                                            {ArrayReachPolicy::kAllow, "allow"}};
+  const std::string text = environment_variable("TERSUM_SHM_REACH").value_or("");
+  if (const auto named = value_named<ArrayReachPolicy>(kNames, text)) return *named;
+  return invalid_argument("TERSUM_SHM_REACH is '" + text +
+                          "'; set it to auto, off or allow, or leave it out");
+}
+
 Result<size_t> trace_events_max() {
   const auto text = environment_variable("TERSUM_TRACE_EVENTS");
   if (!text || text->empty()) return TraceRecorder::kEventsDefault;
@@ -118,12 +129,15 @@ Result<std::shared_ptr<Progress>> acquire_process_node(const CommunicatorOptions
   TERSUM_RETURN_IF_ERROR(apply_environment());
   const Result<PayloadStores> stores = payload_stores();
   if (!stores.ok()) return stores.status();
+  const Result<ArrayReachPolicy> reach = reach_policy();
+  if (!reach.ok()) return reach.status();
   TERSUM_RETURN_IF_ERROR(open_trace(state, options, rank, size));
   HostTransportOptions transport_options;
   transport_options.clock = &state.clock;
   transport_options.random = &state.random;
   transport_options.tcp_streams = options.tcp_streams;
   transport_options.stores = stores.value();
+  transport_options.reach = reach.value();
   auto transport = make_host_transport(transport_options);
   if (!transport.ok()) return transport.status();
   auto node = std::make_unique<Node>(state.clock, std::move(transport).value());

@@ -60,11 +60,12 @@ class Progress {
  private:
   template <typename Condition>
   bool wait_for_condition(const Condition& condition, int64_t timeout_ns);
+  // `blocks`: a caller waits, who has nothing else to do.
   template <typename Condition>
-  void drive(const Condition& stop, int64_t deadline_ns);
+  void drive(const Condition& stop, bool blocks, int64_t deadline_ns);
   void rouse_thread();
   void give_role_back();  // requires mutex_
-  void idle(int& idle_rounds, int64_t deadline_ns);
+  void idle(int& idle_rounds, bool has_room, int64_t deadline_ns);
   void give_way();
   void thread_main();
 

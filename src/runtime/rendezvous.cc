@@ -238,6 +238,15 @@ int cpus_together(std::span<const RankCarrier> members) {
   return all.known_cpus();
 }
 
+bool has_room(std::span<const RankCarrier> members, int rank) {
+  const int own = members[static_cast<size_t>(rank)].host;
+  HostMembers together;
+  for (const RankCarrier& member : members) {
+    if (member.host == own) together.add(member);
+  }
+  return together.known_cpus() >= together.ranks;
+}
+
 HostShare most_crowded(std::span<const RankCarrier> members) {
   std::map<int, HostMembers> hosts;
   for (const RankCarrier& member : members) hosts[member.host].add(member);
@@ -254,6 +263,7 @@ void tell_carriers(Member& member, std::span<const RankCarrier> members) {
   member.ranks_of_host = ranks_together(members, member.rank);
   member.host_cpus = cpus_together(members);
   member.most_crowded = most_crowded(members);
+  member.has_room = has_room(members, member.rank);
   const bool by_memory = carrier_of(members) == GroupCarrier::kMemory;
   member.cache_bytes = by_memory ? last_level_cache_bytes() : 0;
 }

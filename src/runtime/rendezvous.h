@@ -45,6 +45,10 @@ size_t ranks_together(std::span<const RankCarrier> members, int rank);
 // several hosts, or a member does not say.
 int cpus_together(std::span<const RankCarrier> members);
 
+// Whether the members on the host of member `rank` may run on at least as many CPUs as they are;
+// not if one of them does not say.
+bool has_room(std::span<const RankCarrier> members, int rank);
+
 // Of the host that has the most members for each of its CPUs; one and one where all have a CPU of
 // their own. A host of which a member does not say its CPUs is taken to have one for each.
 HostShare most_crowded(std::span<const RankCarrier> members);

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "platform/poller.h"
 #include "transport/arena.h"
+#include "transport/array_door.h"
 #include "transport/link.h"
 #include "transport/payload_stores.h"
 #include "transport/transport.h"
@@ -25,6 +26,7 @@ struct LinkContext {
   TransportSink* const* sink = nullptr;
   CarrierWatch* watch = nullptr;  // null: nobody wants to know
   PayloadStores stores = PayloadStores::kAuto;
+  ArrayDoor* door = nullptr;  // null: nobody's memory is reached
 };
 
 class HostLink : public Link {

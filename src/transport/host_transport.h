@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "tersum/status.h"
+#include "transport/array_reach_policy.h"
 #include "transport/payload_stores.h"
 #include "transport/transport.h"
 
@@ -26,6 +27,7 @@ struct HostTransportOptions {
   // TCP connections per peer where neither this nor ListenOptions says otherwise (0).
   int tcp_streams = 0;
   PayloadStores stores = PayloadStores::kAuto;
+  ArrayReachPolicy reach = ArrayReachPolicy::kAuto;
 };
 
 // kSystem when the operating system refuses memory or descriptors.

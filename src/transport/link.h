@@ -18,6 +18,7 @@
 
 #include "tersum/status.h"
 #include "transport/arena.h"
+#include "transport/array_reach.h"
 #include "transport/payload_pieces.h"
 #include "wire/message.h"
 
@@ -123,6 +124,9 @@ class Link {
   // when 0); the bytes may not change until the slot's last reference has gone. After the link is
   // down it does nothing.
   virtual void send(const MessageHeader& header, const SlotRef& payload) = 0;
+
+  // How the peer's arrays are touched where they are; null: in no way.
+  [[nodiscard]] virtual ArrayReach* reach() { return nullptr; }
 
   // Whether lending it payloads saves a copy.
   [[nodiscard]] virtual bool borrows() const { return false; }

@@ -19,6 +19,7 @@
 #include "tersum/options.h"
 #include "tersum/status.h"
 #include "transport/arena.h"
+#include "transport/array_door.h"
 #include "transport/link.h"
 
 namespace tersum {
@@ -48,6 +49,8 @@ class Transport {
 
   [[nodiscard]] virtual ProcessId self() const = 0;
   [[nodiscard]] virtual Arena& arena() = 0;
+  // What calls open their arrays by; null: peers may not touch any.
+  [[nodiscard]] virtual ArrayDoor* door() { return nullptr; }
   virtual void set_sink(TransportSink* sink) = 0;
   // Before listen(): from now on `watch` hears of every message that a carrier takes.
   virtual void set_watch(CarrierWatch* watch) = 0;

@@ -18,7 +18,7 @@ constexpr size_t kPayloadBytesAt = 32;
 constexpr size_t kReservedAt = 36;
 static_assert(kReservedAt + sizeof(uint32_t) == kMessageHeaderBytes);
 
-constexpr auto kLastKind = static_cast<uint8_t>(MessageKind::kGoodbye);
+constexpr auto kLastKind = static_cast<uint8_t>(MessageKind::kPlaced);
 constexpr auto kLastPhase = static_cast<uint8_t>(FlowPhase::kScaleGather);
 
 }  // namespace

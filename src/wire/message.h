@@ -20,7 +20,9 @@ enum class MessageKind : uint8_t {
   kCancel = 4,  // payload: CancelNotice (status code, poison flag, text). Last message of a call.
   kPing = 5,    // group-less liveness question; answered by the peer's progress engine
   kPong = 6,
-  kGoodbye = 7  // the process leaves the group in an orderly way
+  kGoodbye = 7,  // the process leaves the group in an orderly way
+  kPlaced = 8    // no payload; a chunk's sums lie in the receiver's array, and what it brought to
+                 // them has been read
 };
 
 enum class FlowPhase : uint8_t {

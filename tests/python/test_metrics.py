@@ -22,6 +22,7 @@ _COUNTERS = {
     "tersum_wire_bytes_sent_total": "wire_bytes_sent",
     "tersum_wire_bytes_received_total": "wire_bytes_received",
     "tersum_wire_bytes_streamed_total": "wire_bytes_streamed",
+    "tersum_wire_bytes_placed_total": "wire_bytes_placed",
     "tersum_slices_sent_total": "slices_sent",
 }
 

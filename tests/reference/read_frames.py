@@ -27,6 +27,9 @@ HANDSHAKE_FIELDS = (
 )
 DESCRIPTOR = struct.Struct("<BBBBIQB95sQQ")
 DESCRIPTOR_FIELDS = "collective op type plan root count codec_bytes codec flatten tensors"
+OPEN_ARRAYS = struct.Struct("<IIQQQ")
+OPEN_ARRAYS_FIELDS = "slot z132 key input output"
+GRANTS_MAX = 4
 
 
 def unpack(layout: struct.Struct, names: str, data: bytes) -> Fields:
@@ -50,7 +53,7 @@ def check(fields: Fields, name: str, least: int, most: int) -> None:
 def read_message(data: bytes) -> Fields:
     """Section 3: a header of 40 bytes."""
     fields = unpack(HEADER, HEADER_FIELDS, data)
-    check(fields, "kind", 1, 7)
+    check(fields, "kind", 1, 8)
     check(fields, "phase", 0, 3)
     check(fields, "payload_bytes", 0, PAYLOAD_BYTES_MAX)
     return fields
@@ -73,8 +76,13 @@ def read_handshake(data: bytes) -> Fields:
 
 
 def read_descriptor(data: bytes) -> Fields:
-    """Section "Calls": the payload of *ready*, 128 bytes."""
-    fields = unpack(DESCRIPTOR, DESCRIPTOR_FIELDS, data)
+    """Section "Calls": the payload of *ready*, 128 bytes, or 160 with open arrays."""
+    opens = len(data) == DESCRIPTOR.size + OPEN_ARRAYS.size
+    fields = unpack(DESCRIPTOR, DESCRIPTOR_FIELDS, data[: DESCRIPTOR.size] if opens else data)
+    if opens:
+        fields |= unpack(OPEN_ARRAYS, OPEN_ARRAYS_FIELDS, data[DESCRIPTOR.size :])
+        check(fields, "slot", 0, GRANTS_MAX - 1)
+        check(fields, "key", 1, (1 << 64) - 1)
     for name, most in (("collective", 7), ("op", 3), ("type", 6), ("plan", 8)):
         check(fields, name, 0, most)
     check(fields, "codec_bytes", 0, CODEC_BYTES_MAX)

@@ -55,6 +55,7 @@ void Cluster::make_host_processes() {
     transport.clock = &real_clock();
     transport.random = &random;
     transport.stores = options_.stores;
+    transport.reach = i == options_.unreached_process ? ArrayReachPolicy::kOff : options_.reach;
     processes_.push_back(std::make_shared<Progress>(
         std::make_unique<Node>(real_clock(), std::move(make_host_transport(transport)).value())));
   }

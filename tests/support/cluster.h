@@ -12,6 +12,7 @@
 #include "runtime/progress.h"
 #include "runtime/trace_recorder.h"
 #include "tersum/communicator.h"
+#include "transport/array_reach_policy.h"
 #include "transport/payload_stores.h"
 #include "transport/sim/sim_network.h"
 
@@ -32,7 +33,9 @@ struct ClusterOptions {
   SimOptions network;         // kSim
   CommunicatorOptions communicator;
   PayloadStores stores = PayloadStores::kAuto;  // kShm
-  size_t trace_events = 0;                      // > 0: every process has a recorder of that size
+  ArrayReachPolicy reach = ArrayReachPolicy::kAuto;
+  int unreached_process = -1;  // of which the policy is kOff
+  size_t trace_events = 0;     // > 0: every process has a recorder of that size
 };
 
 class Cluster {

@@ -1,4 +1,5 @@
-// What this process has written past the caches for peers whose cores are far.
+// What this process has written past the caches for peers whose cores are far, and straight into
+// peers' arrays.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,12 @@ namespace tersum::testing {
 inline uint64_t streamed_bytes() {
   uint64_t bytes = 0;
   for (const CallMetrics& call : metrics().calls) bytes += call.wire_bytes_streamed;
+  return bytes;
+}
+
+inline uint64_t placed_bytes() {
+  uint64_t bytes = 0;
+  for (const CallMetrics& call : metrics().calls) bytes += call.wire_bytes_placed;
   return bytes;
 }
 

@@ -6,7 +6,12 @@
 //   offset 0    posted   u64  units that the owner has written to `units`, ever
 //   offset 64   taken    u64  units that the owner has read from the peer's mailbox, ever
 //   offset 128  sleeping u32  1: the owner sleeps and wants its doorbell rung after a post
-//   offset 192  units    kUnits of 64 bytes; unit n lies at n modulo kUnits
+//   offset 192  self_at  u64  where the owner has mapped this
+//   offset 200  proof    u64  a random number: who finds it at self_at looks at the owner's memory
+//   offset 208  door     u32  the thread by which the owner is named there; 0: it may not be
+//   reached offset 256  open     kArrayGrantsMax u64: keys of the grants that the peer may use
+//   offset 320  touching kArrayGrantsMax u32: by which thread the owner uses the peer's grants now
+//   offset 384  units    kUnits of 64 bytes; unit n lies at n modulo kUnits
 //
 // A unit is a message, the bytes of a short message, or a batch of releases; see
 // docs/wire-format.md.
@@ -22,6 +27,7 @@
 
 #include "platform/shared_memory.h"
 #include "tersum/status.h"
+#include "transport/array_reach.h"
 #include "wire/message.h"
 
 namespace tersum {
@@ -52,16 +58,26 @@ struct MailboxLayout {
   alignas(64) std::atomic<uint64_t> posted;
   alignas(64) std::atomic<uint64_t> taken;
   alignas(64) std::atomic<uint32_t> sleeping;
+  alignas(64) std::atomic<uint64_t> self_at;
+  std::atomic<uint64_t> proof;
+  std::atomic<uint32_t> door;
+  alignas(64) std::array<std::atomic<uint64_t>, kArrayGrantsMax> open;
+  alignas(64) std::array<std::atomic<uint32_t>, kArrayGrantsMax> touching;
   alignas(64) std::array<Unit, kUnits> units;
 };
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
 static_assert(offsetof(MailboxLayout, taken) == 64);
 static_assert(offsetof(MailboxLayout, sleeping) == 128);
-static_assert(offsetof(MailboxLayout, units) == 192);
+static_assert(offsetof(MailboxLayout, self_at) == 192);
+static_assert(offsetof(MailboxLayout, door) == 208);
+static_assert(offsetof(MailboxLayout, open) == 256);
+static_assert(offsetof(MailboxLayout, touching) == 320);
+static_assert(offsetof(MailboxLayout, units) == 384);
 
 inline constexpr size_t kMailboxBytes = (sizeof(MailboxLayout) + 4095) / 4096 * 4096;
 
-Result<SharedMemory> make_mailbox();
+// `door`: as above.
+Result<SharedMemory> make_mailbox(uint64_t proof, uint32_t door);
 
 }  // namespace tersum

@@ -309,6 +309,7 @@ void ShmLink::release(void* link, uint64_t ticket) {
 
 bool ShmLink::poll() {
   if (!down_) {
+    show_door();
     const bool had_ended = peer_ended_;
     bool moved = take_units();
     if (down_) return true;  // the sink has closed this link

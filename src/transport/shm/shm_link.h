@@ -20,7 +20,7 @@
 
 namespace tersum {
 
-class ShmLink final : public HostLink {
+class ShmLink final : public HostLink, private ArrayReach {
  public:
   // `parts` is of the shared-memory carrier.
   ShmLink(const LinkContext& context, Established parts);
@@ -29,6 +29,7 @@ class ShmLink final : public HostLink {
   [[nodiscard]] ProcessId peer() const override { return peer_; }
   [[nodiscard]] std::string_view transport() const override { return "shm"; }
   [[nodiscard]] bool far() const override;
+  [[nodiscard]] ArrayReach* reach() override { return this; }
   void send(const MessageHeader& header, const SlotRef& payload) override;
   void flush() override;
   bool poll() override;
@@ -68,6 +69,19 @@ class ShmLink final : public HostLink {
   void deliver(const MessageHeader& header, std::span<const std::byte> payload, PayloadHold hold);
   static void release(void* link, uint64_t ticket);
 
+  // ArrayReach (shm_reach.cc).
+  bool reaches() override;
+  void open_arrays(const ArrayGrant& grant) override;
+  void close_arrays(const ArrayGrant& grant) override;
+  Touched read_array(const ArrayGrant& theirs, uint64_t from, std::span<std::byte> to) override;
+  Touched write_array(const ArrayGrant& theirs, uint64_t to,
+                      std::span<const std::byte> from) override;
+  template <typename Copy>
+  Touched touch(const ArrayGrant& theirs, const Copy& copy);
+  void show_door();
+  [[nodiscard]] bool proves_itself(uint32_t door) const;
+  [[nodiscard]] uint32_t toucher(const ArrayGrant& grant) const;
+
   // Ends.
   void read_socket_bytes();
   void say(char byte);
@@ -100,6 +114,9 @@ class ShmLink final : public HostLink {
   LineDistance distance_;
   uint32_t arrivals_ = 0;  // polls that found something
   size_t holds_ = 0;       // payloads of the peer that somebody here reads
+
+  uint32_t reached_door_ = 0;  // by which the peer's memory was found
+  uint32_t refused_door_ = 0;  // and by which not
 
   bool down_ = false;
   bool peer_ended_ = false;  // it will post no more

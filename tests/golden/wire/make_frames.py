@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "reference"))
 
-from read_frames import DESCRIPTOR, HANDSHAKE, HEADER, MAGIC
+from read_frames import DESCRIPTOR, HANDSHAKE, HEADER, MAGIC, OPEN_ARRAYS
 
 HEAD = """\
 # Written by make_frames.py. A line: what it is, a name, its fields, its bytes; or "refused", what
@@ -34,6 +34,7 @@ MESSAGES: dict[str, Fields] = {
     "ping": {"kind": 5},
     "pong": {"kind": 6},
     "goodbye_of_process": {"kind": 7},
+    "placed": {"kind": 8, "from_rank": 1, "group": GROUP, "call": 7, "chunk": 1},
     "largest": {"kind": 2, "payload_bytes": 4 << 20},
 }
 IDS: Fields = {"attempt": 0x0102030405060708, "from_high": 1, "from_low": 2, "to_high": 3}
@@ -52,11 +53,13 @@ DESCRIPTORS: dict[str, Fields] = {
     "broadcast": {"collective": 3, "type": 5, "root": 3, "count": 1 << 40, "codec": "exact"},
     "coalesced": {"plan": 8, "count": 1000, "codec": "mxfp8:e4m3/32", "tensors": 3 << 40 | 12345},
     "barrier": {"collective": 4},
+    "open": {"count": 4194304, "codec": "exact", "slot": 3, "key": 5, "input": 0x7F0123456000}
+    | {"output": 0x7F0123456000},
     "longest": {"collective": 7, "op": 3, "type": 6, "plan": 1, "codec": "x" * 95},
 }
 #: What is wrong, the byte, and what it is in place of what "worked" has there.
 REFUSED = {
-    "message": """kind_0 0 0, kind_8 0 8, phase_4 1 4, payload_of_16_mib 35 1,
+    "message": """kind_0 0 0, kind_9 0 9, phase_4 1 4, payload_of_16_mib 35 1,
         payload_of_over_4_mib 34 64, zero_36 36 1, zero_39 39 1""",
     "handshake": """magic 7 0, version_0 8 0, version_257 9 1, kind_0 10 0, kind_5 10 5,
         auth_1 11 1, frame_bytes_129 12 129, carrier_2 14 2, zero_15 15 1, index_is_count 16 4,
@@ -64,6 +67,8 @@ REFUSED = {
     "descriptor": """collective_8 0 8, op_4 1 4, type_7 2 7, plan_9 3 9, codec_of_96 16 96,
         cut_codec 16 15, behind_the_codec 33 65""",
 }
+#: The same of "open", of bytes that "worked" does not have.
+REFUSED_OPEN = "slot_4 128 4, slot_256 129 1, zero_132 132 1, zero_135 135 1, key_0 136 0"
 
 
 def number(fields: Fields, name: str) -> int:
@@ -95,7 +100,20 @@ def descriptor(fields: Fields) -> bytes:
     numbers = [number(fields, name) for name in ("collective", "op", "type", "plan", "root")]
     codec = str(fields.get("codec", "")).encode()
     ends = [number(fields, name) for name in ("flatten", "tensors")]
-    return DESCRIPTOR.pack(*numbers, number(fields, "count"), len(codec), codec, *ends)
+    packed = DESCRIPTOR.pack(*numbers, number(fields, "count"), len(codec), codec, *ends)
+    if "key" not in fields:
+        return packed
+    where = [number(fields, name) for name in ("key", "input", "output")]
+    return packed + OPEN_ARRAYS.pack(number(fields, "slot"), 0, *where)
+
+
+def spoilt(frame: bytes, cases: str) -> Iterator[tuple[str, bytes]]:
+    """What is wrong, and the frame with that one byte."""
+    for case in cases.split(","):
+        why, at, value = case.split()
+        bad = bytearray(frame)
+        bad[int(at)] = int(value)
+        yield why, bytes(bad)
 
 
 def lines() -> Iterator[str]:
@@ -105,12 +123,10 @@ def lines() -> Iterator[str]:
         for name, fields in frames.items():
             words = [f"{key}={value}" for key, value in fields.items() if value != ""]
             yield " ".join([what, name, *words, pack(fields).hex()])
-        worked = pack(frames["worked"])
-        for case in REFUSED[what].split(","):
-            why, at, value = case.split()
-            bad = bytearray(worked)
-            bad[int(at)] = int(value)
+        for why, bad in spoilt(pack(frames["worked"]), REFUSED[what]):
             yield f"refused {what} {why} {bad.hex()}"
+    for why, bad in spoilt(descriptor(DESCRIPTORS["open"]), REFUSED_OPEN):
+        yield f"refused descriptor {why} {bad.hex()}"
 
 
 if __name__ == "__main__":

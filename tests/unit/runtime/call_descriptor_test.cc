@@ -4,6 +4,7 @@
 
 #include <array>
 #include <string>
+#include <utility>
 
 #include "support/golden_frames.h"
 
@@ -11,35 +12,77 @@ namespace tersum {
 namespace {
 
 CallDescriptor sample() {
-  return {Collective::kBroadcast, ReduceOp::kMax, DataType::kInt64, PlanKind::kRing, 3,
-          uint64_t{1} << 40,      "int4/32"};
+  return {Collective::kBroadcast,
+          ReduceOp::kMax,
+          DataType::kInt64,
+          PlanKind::kRing,
+          3,
+          uint64_t{1} << 40,
+          "int4/32",
+          0,
+          0,
+          {}};
+}
+
+CallDescriptor open_sample() {
+  CallDescriptor descriptor = sample();
+  descriptor.arrays = {{2, 7}, 0x1000, uint64_t{1} << 47};
+  return descriptor;
 }
 
 TEST(CallDescriptor, SurvivesTheWire) {
-  std::array<std::byte, kDescriptorBytes> bytes{};
-  encode_descriptor(sample(), bytes);
+  std::array<std::byte, kOpenDescriptorBytes> bytes{};
+  ASSERT_EQ(encode_descriptor(sample(), bytes), kDescriptorBytes);
+  const auto read = decode_descriptor(std::span(bytes).first(kDescriptorBytes));
+  ASSERT_TRUE(read.has_value());
+  EXPECT_TRUE(compare_descriptors(sample(), 0, *read, 1).ok());
+  EXPECT_EQ(read->arrays.grant.key, 0u);
+}
+
+TEST(CallDescriptor, SaysWhereOpenArraysAreAndDoesNotCompareThem) {
+  std::array<std::byte, kOpenDescriptorBytes> bytes{};
+  ASSERT_EQ(encode_descriptor(open_sample(), bytes), kOpenDescriptorBytes);
   const auto read = decode_descriptor(bytes);
   ASSERT_TRUE(read.has_value());
   EXPECT_TRUE(compare_descriptors(sample(), 0, *read, 1).ok());
+  EXPECT_EQ(read->arrays.grant.slot, 2u);
+  EXPECT_EQ(read->arrays.grant.key, 7u);
+  EXPECT_EQ(read->arrays.input, 0x1000u);
+  EXPECT_EQ(read->arrays.output, uint64_t{1} << 47);
+}
+
+TEST(CallDescriptor, RefusesASlotThatThereIsNotAndArraysWithoutAKey) {
+  std::array<std::byte, kOpenDescriptorBytes> bytes{};
+  encode_descriptor(open_sample(), bytes);
+  for (const size_t at : {129, 132, 135}) {
+    auto broken = bytes;
+    broken[at] = std::byte{1};
+    EXPECT_FALSE(decode_descriptor(broken).has_value()) << at;
+  }
+  for (const auto& [at, value] : {std::pair<size_t, int>{128, kArrayGrantsMax}, {136, 0}}) {
+    auto broken = bytes;
+    broken[at] = static_cast<std::byte>(value);
+    EXPECT_FALSE(decode_descriptor(broken).has_value()) << at;
+  }
 }
 
 TEST(CallDescriptor, RefusesWhatIsNone) {
-  std::array<std::byte, kDescriptorBytes> bytes{};
+  std::array<std::byte, kOpenDescriptorBytes> bytes{};
   encode_descriptor(sample(), bytes);
-  EXPECT_FALSE(decode_descriptor(std::span(bytes).first(kDescriptorBytes - 1)).has_value());
   for (const size_t at : {0, 1, 2, 3, 16}) {
     auto broken = bytes;
     broken[at] = std::byte{200};
-    EXPECT_FALSE(decode_descriptor(broken).has_value()) << "byte " << at;
+    EXPECT_FALSE(decode_descriptor(std::span(broken).first(kDescriptorBytes)).has_value())
+        << "byte " << at;
   }
 }
 
 TEST(CallDescriptor, RefusesEveryOtherLengthAndWhatStandsBehindTheCodec) {
   std::array<std::byte, 2 * kDescriptorBytes> bytes{};
-  encode_descriptor(sample(), std::span(bytes).first<kDescriptorBytes>());
+  encode_descriptor(open_sample(), std::span(bytes).first<kOpenDescriptorBytes>());
   for (size_t size = 0; size <= bytes.size(); ++size) {
     EXPECT_EQ(decode_descriptor(std::span(bytes).first(size)).has_value(),
-              size == kDescriptorBytes);
+              size == kDescriptorBytes || size == kOpenDescriptorBytes);
   }
   for (size_t at = 17 + sample().codec.size(); at < 17 + kCodecTextBytesMax; ++at) {
     auto broken = bytes;
@@ -57,7 +100,10 @@ CallDescriptor golden_descriptor(const GoldenFrame& frame, const std::string& co
           frame.number<uint64_t>("count"),
           codec,
           frame.number<uint64_t>("tensors"),
-          frame.number<uint64_t>("flatten")};
+          frame.number<uint64_t>("flatten"),
+          {{frame.number<uint32_t>("slot"), frame.number<uint64_t>("key")},
+           frame.number<uint64_t>("input"),
+           frame.number<uint64_t>("output")}};
 }
 
 // The frames that tests/reference/read_frames.py reads and refuses.
@@ -68,10 +114,11 @@ TEST(CallDescriptor, GoldenFramesAreTheDocumentedBytes) {
     const std::optional<CallDescriptor> read = decode_descriptor(frame.bytes);
     ASSERT_EQ(read.has_value(), !frame.is_refused) << frame.name;
     if (frame.is_refused) continue;
-    std::array<std::byte, kDescriptorBytes> bytes{};
+    std::array<std::byte, kOpenDescriptorBytes> bytes{};
     const std::string codec = frame.text("codec");
-    encode_descriptor(golden_descriptor(frame, codec), bytes);
-    EXPECT_EQ(std::vector<std::byte>(bytes.begin(), bytes.end()), frame.bytes) << frame.name;
+    const size_t used = encode_descriptor(golden_descriptor(frame, codec), bytes);
+    const auto end = bytes.begin() + static_cast<std::ptrdiff_t>(used);
+    EXPECT_EQ(std::vector<std::byte>(bytes.begin(), end), frame.bytes) << frame.name;
     EXPECT_TRUE(compare_descriptors(golden_descriptor(frame, codec), 0, *read, 1).ok());
   }
 }

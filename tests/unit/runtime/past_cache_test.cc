@@ -96,6 +96,16 @@ TEST(PastCache, KnowsTheCpusThatAllRanksShare) {
   EXPECT_EQ(cpus_together({}), 0);
 }
 
+TEST(PastCache, KnowsWhetherEveryRankOfAHostHasACpu) {
+  // Two ranks of two CPUs on one host, two of one on another.
+  std::vector<RankCarrier> members(2, RankCarrier{0, false, "3"});
+  members.resize(4, RankCarrier{1, false, "4"});
+  EXPECT_TRUE(has_room(members, 1));
+  EXPECT_FALSE(has_room(members, 2));
+  members[0].cpus = "";
+  EXPECT_FALSE(has_room(members, 1)) << "one does not say";
+}
+
 TEST(PastCache, KnowsTheMostCrowdedHost) {
   // Two hosts of four CPUs and of one; three ranks on the first, two on the second.
   std::vector<RankCarrier> members(5, RankCarrier{0, false, "f"});

@@ -60,12 +60,14 @@ inline constexpr int64_t kSecondNs = 1'000'000'000;
 
 struct Endpoint {
   explicit Endpoint(const ListenOptions& listen = {}, bool shared_memory = true,
-                    const Clock* injected = nullptr, PayloadStores stores = PayloadStores::kAuto) {
+                    const Clock* injected = nullptr, PayloadStores stores = PayloadStores::kAuto,
+                    ArrayReachPolicy reach = ArrayReachPolicy::kAuto) {
     HostTransportOptions options;
     options.clock = injected != nullptr ? injected : &clock;
     options.random = &random;
     options.shared_memory = shared_memory;
     options.stores = stores;
+    options.reach = reach;
     options.arena_capacity_bytes = size_t{1} << 30;
     Result<std::unique_ptr<Transport>> made = make_host_transport(options);
     EXPECT_TRUE(made.ok()) << made.status().to_string();

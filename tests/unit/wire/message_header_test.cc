@@ -48,7 +48,7 @@ TEST(MessageHeader, EveryByteIsWhereTheDocumentSays) {
 
 RC_GTEST_PROP(MessageHeaderProperty, RoundTrips, ()) {
   MessageHeader header;
-  header.kind = static_cast<MessageKind>(*rc::gen::inRange(1, 8));
+  header.kind = static_cast<MessageKind>(*rc::gen::inRange(1, 9));
   header.phase = static_cast<FlowPhase>(*rc::gen::inRange(0, 4));
   header.via = *rc::gen::arbitrary<uint16_t>();
   header.from_rank = *rc::gen::arbitrary<uint16_t>();
@@ -88,7 +88,7 @@ TEST(MessageHeader, RefusesWhatNoVersionWrites) {
     const char* why;
   };
   for (const Case& bad :
-       {Case{0, 0, "kind 0"}, Case{0, 8, "unknown kind"}, Case{0, 255, "unknown kind"},
+       {Case{0, 0, "kind 0"}, Case{0, 9, "unknown kind"}, Case{0, 255, "unknown kind"},
         Case{1, 4, "unknown phase"}, Case{36, 1, "reserved"}, Case{39, 1, "reserved"},
         Case{34, 0x41, "4.25 MiB of payload"}, Case{35, 1, "16 MiB"},
         Case{35, 255, "a length of 4 GiB"}}) {

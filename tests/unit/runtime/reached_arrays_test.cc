@@ -1,0 +1,193 @@
+// Sums whose ranks touch each other's arrays: the bits of sums by messages, whoever cannot be
+// reached, and nothing written once a call has ended.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "platform/cache_size.h"
+#include "platform/cpu_count.h"
+#include "support/cluster.h"
+#include "support/small_slices.h"
+#include "support/streamed_bytes.h"
+
+namespace tersum::testing {
+namespace {
+
+constexpr uint64_t kSeed = 77;
+constexpr size_t kKiB = 1024;
+constexpr CallOptions kExact{"exact", PlanKind::kTwoStep, 0};
+
+// Values of four bytes: more than 128 KiB for every rank, and no whole number of vectors.
+constexpr size_t count_of(int ranks) { return static_cast<size_t>(ranks) * 33 * kKiB + 18; }
+
+// Whether this machine has the cache and the CPUs for it.
+bool has_place_for(int ranks) {
+  const size_t all = 2 * sizeof(float) * count_of(ranks) * static_cast<size_t>(ranks);
+  return all < last_level_cache_bytes() / 4 && ranks <= 2 * count_cpus(own_cpus());
+}
+
+ClusterOptions options_of(int ranks, ArrayReachPolicy reach) {
+  ClusterOptions options;
+  options.kind = ClusterKind::kShm;
+  options.size = ranks;
+  options.reach = reach;
+  options.stores = PayloadStores::kCached;  // never taken for far
+  return options;
+}
+
+struct Case {
+  int ranks = 2;
+  DataType type = DataType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  bool in_place = false;
+};
+
+struct Outcome {
+  std::vector<std::vector<std::byte>> results;  // by rank
+  uint64_t placed = 0;
+};
+
+Outcome outcome_of(const Case& c, const ClusterOptions& options) {
+  Cluster cluster(options);
+  const uint64_t before = placed_bytes();
+  const size_t floats = count_of(c.ranks);
+  const size_t count = floats * sizeof(float) / element_bytes(c.type);
+  const auto inputs = normal_ranks(c.ranks, floats, kSeed);
+  Outcome outcome;
+  for (const auto& input : inputs) {
+    const auto* const bytes = reinterpret_cast<const std::byte*>(input.data());
+    outcome.results.emplace_back(bytes, bytes + floats * sizeof(float));
+    if (!c.in_place)
+      std::fill(outcome.results.back().begin(), outcome.results.back().end(), std::byte{0});
+  }
+  for (const Status& status : cluster.run([&](int rank, Communicator& communicator) {
+         const auto index = static_cast<size_t>(rank);
+         std::byte* const output = outcome.results[index].data();
+         const void* const input = c.in_place ? static_cast<const void*>(output)
+                                              : static_cast<const void*>(inputs[index].data());
+         return communicator.start_all_reduce(input, output, count, c.type, c.op, kExact);
+       })) {
+    EXPECT_TRUE(status.ok()) << status.to_string();
+  }
+  outcome.placed = placed_bytes() - before;
+  return outcome;
+}
+
+TEST(ReachedArrays, HoldTheBitsThatMessagesBring) {
+  for (const Case& c : {Case{2}, Case{3, DataType::kFloat32, ReduceOp::kAverage, true},
+                        Case{4, DataType::kInt32, ReduceOp::kMax}, Case{3},
+                        Case{3, DataType::kFloat64, ReduceOp::kSum, true},
+                        Case{2, DataType::kInt64, ReduceOp::kMin, true},
+                        Case{4, DataType::kUint8, ReduceOp::kSum, true}}) {
+    if (!has_place_for(c.ranks)) GTEST_SKIP() << "too little cache, or too few CPUs";
+    const Outcome reached = outcome_of(c, options_of(c.ranks, ArrayReachPolicy::kAuto));
+    const Outcome sent = outcome_of(c, options_of(c.ranks, ArrayReachPolicy::kOff));
+    EXPECT_EQ(sent.placed, 0u);
+    EXPECT_EQ(reached.placed, static_cast<uint64_t>(c.ranks - 1) * 4 * count_of(c.ranks))
+        << "every rank's chunk is written to all others";
+    EXPECT_EQ(reached.results, sent.results) << c.ranks << " ranks";
+    for (const auto& result : reached.results) EXPECT_EQ(result, reached.results[0]);
+  }
+}
+
+TEST(ReachedArrays, ARankThatCannotTurnsAllToMessages) {
+  const Case c{3};
+  ClusterOptions options = options_of(c.ranks, ArrayReachPolicy::kAuto);
+  options.unreached_process = 1;
+  const Outcome mixed = outcome_of(c, options);
+  EXPECT_EQ(mixed.placed, 0u);
+  EXPECT_EQ(mixed.results, outcome_of(c, options_of(c.ranks, ArrayReachPolicy::kOff)).results);
+}
+
+TEST(ReachedArrays, OfMoreCallsThanThereAreGrantsAllEndWell) {
+  constexpr int kRanks = 2;
+  constexpr size_t kCalls = 2 * kArrayGrantsMax + 1;
+  Cluster cluster(options_of(kRanks, ArrayReachPolicy::kAuto));
+  const size_t count = count_of(kRanks);
+  std::vector<std::vector<float>> arrays(kRanks * kCalls, std::vector<float>(count, 1.0F));
+  std::vector<Work> works;
+  for (size_t call = 0; call < kCalls; ++call) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      float* const array = arrays[call * kRanks + static_cast<size_t>(rank)].data();
+      works.push_back(cluster.at(rank).start_all_reduce(array, array, count, DataType::kFloat32,
+                                                        ReduceOp::kSum, kExact));
+    }
+  }
+  for (const Status& status : cluster.finish(works)) EXPECT_TRUE(status.ok()) << status.to_string();
+  for (const auto& array : arrays) EXPECT_EQ(array, std::vector<float>(count, 2.0F));
+}
+
+TEST(ReachedArrays, ADisagreementLeavesThemAloneAndTheGroupUsable) {
+  constexpr int kRanks = 3;
+  Cluster cluster(options_of(kRanks, ArrayReachPolicy::kAuto));
+  const size_t count = count_of(kRanks);
+  std::vector<std::vector<float>> arrays(kRanks, std::vector<float>(count, 1.0F));
+  const auto start = [&](int rank, size_t values) {
+    float* const array = arrays[static_cast<size_t>(rank)].data();
+    return cluster.at(rank).start_all_reduce(array, array, values, DataType::kFloat32,
+                                             ReduceOp::kSum, kExact);
+  };
+  for (const Status& status : cluster.run(
+           [&](int rank, Communicator&) { return start(rank, rank == 1 ? count - 1 : count); })) {
+    EXPECT_EQ(status.code(), StatusCode::kDisagreement) << status.to_string();
+  }
+  for (const auto& array : arrays) EXPECT_EQ(array, std::vector<float>(count, 1.0F));
+  for (const Status& status :
+       cluster.run([&](int rank, Communicator&) { return start(rank, count); })) {
+    EXPECT_TRUE(status.ok()) << status.to_string();
+  }
+  for (const auto& array : arrays) EXPECT_EQ(array, std::vector<float>(count, 3.0F));
+}
+
+// Rank 2 comes when the others have given up: it finds their arrays closed.
+TEST(ReachedArrays, AreLeftAloneByARankThatIsLate) {
+  constexpr int kRanks = 3;
+  ClusterOptions options = options_of(kRanks, ArrayReachPolicy::kAuto);
+  Cluster cluster(options);
+  const size_t count = count_of(kRanks);
+  std::vector<std::vector<float>> arrays(kRanks, std::vector<float>(count, 1.0F));
+  const auto start = [&](int rank, int64_t timeout_ms) {
+    CallOptions call = kExact;
+    call.timeout_ms = timeout_ms;
+    float* const array = arrays[static_cast<size_t>(rank)].data();
+    return cluster.at(rank).start_all_reduce(array, array, count, DataType::kFloat32,
+                                             ReduceOp::kSum, call);
+  };
+  std::vector<Work> early = {start(0, 200), start(1, 200)};
+  for (const Status& status : cluster.finish(early)) {
+    EXPECT_FALSE(status.ok());
+  }
+  std::vector<Work> late = {start(2, 200)};
+  EXPECT_FALSE(cluster.finish(late)[0].ok());
+  for (const auto& array : arrays) EXPECT_EQ(array, std::vector<float>(count, 1.0F));
+}
+
+uint64_t placed_by(int ranks, size_t count) {
+  Cluster cluster(options_of(ranks, ArrayReachPolicy::kAuto));
+  const uint64_t before = placed_bytes();
+  std::vector<std::vector<float>> arrays(static_cast<size_t>(ranks),
+                                         std::vector<float>(count, 1.0F));
+  for (const Status& status : cluster.run([&](int rank, Communicator& communicator) {
+         float* const array = arrays[static_cast<size_t>(rank)].data();
+         return communicator.start_all_reduce(array, array, count, DataType::kFloat32,
+                                              ReduceOp::kSum, kExact);
+       })) {
+    EXPECT_TRUE(status.ok()) << status.to_string();
+  }
+  const auto sum = static_cast<float>(ranks);
+  for (const auto& array : arrays) EXPECT_EQ(array, std::vector<float>(count, sum));
+  return placed_bytes() - before;
+}
+
+TEST(ReachedArrays, AreNotOfShortChunks) { EXPECT_EQ(placed_by(2, 64 * kKiB - 1), 0u); }
+
+TEST(ReachedArrays, AreNotOfManyRanksOnFewCpus) {
+  const int ranks = 2 * count_cpus(own_cpus()) + 1;
+  if (ranks > 33) GTEST_SKIP() << "too many CPUs for a test";
+  EXPECT_EQ(placed_by(ranks, count_of(ranks)), 0u);
+}
+
+}  // namespace
+}  // namespace tersum::testing
