@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <string>
 
@@ -21,7 +22,7 @@ RemoteCopy transfer(Transfer copy, uint32_t thread, uint64_t there, std::byte* h
     const iovec local = {here, bytes};
     // An address over there, which is no pointer here.
     iovec remote = {nullptr, bytes};
-    std::memcpy(&remote.iov_base, &there, sizeof remote.iov_base);
+    std::memcpy(static_cast<void*>(&remote.iov_base), &there, sizeof remote.iov_base);
     const ssize_t moved = copy(static_cast<pid_t>(thread), &local, 1, &remote, 1, 0);
     // The kernel copies as far as there is memory, and says so only when asked for the rest.
     if (moved <= 0) return moved < 0 && errno == ESRCH ? RemoteCopy::kGone : RemoteCopy::kRefused;
@@ -30,6 +31,18 @@ RemoteCopy transfer(Transfer copy, uint32_t thread, uint64_t there, std::byte* h
     bytes -= static_cast<size_t>(moved);
   }
   return RemoteCopy::kDone;
+}
+
+constexpr size_t kProcBytesMax = 4096;
+
+// Where a thread waits in the kernel that has been frozen, or whose process writes its core: on the
+// way back from a system call, as where signals stop it.
+bool waits_outside_calls(const std::string& proc) {
+  std::string where;
+  if (read_small_file(proc + "/wchan", kProcBytesMax, &where) != 0) return false;
+  return where.find("freezer") != std::string::npos ||
+         where.find("refrigerator") != std::string::npos ||
+         where.find("coredump") != std::string::npos;
 }
 
 }  // namespace
@@ -46,17 +59,25 @@ RemoteCopy write_remote(uint32_t thread, uint64_t to, std::span<const std::byte>
 uint32_t thread_number() { return static_cast<uint32_t>(gettid()); }
 
 ThreadState thread_state(uint32_t thread) {
-  constexpr size_t kStatBytesMax = 4096;
+  const std::string proc = "/proc/" + std::to_string(thread);
   std::string text;
-  if (read_small_file("/proc/" + std::to_string(thread) + "/stat", kStatBytesMax, &text) != 0) {
-    return ThreadState::kGone;
+  const int error_number = read_small_file(proc + "/stat", kProcBytesMax, &text);
+  if (error_number == ENOENT || error_number == ESRCH) {
+    // Not where nothing is to be seen there at all.
+    return access("/proc/self/stat", R_OK) == 0 ? ThreadState::kGone : ThreadState::kUnknown;
   }
   // "number (name) state …": a name may hold anything, parentheses among it.
   const size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos || name_end + 2 >= text.size()) return ThreadState::kGone;
+  if (name_end == std::string::npos || name_end + 2 >= text.size()) return ThreadState::kUnknown;
   const char state = text[name_end + 2];
   if (state == 'T' || state == 't') return ThreadState::kStopped;
-  return state == 'Z' || state == 'X' ? ThreadState::kGone : ThreadState::kRuns;
+  if (state == 'Z' || state == 'X') return ThreadState::kGone;
+  if (state != 'R' && waits_outside_calls(proc)) return ThreadState::kStopped;
+  return ThreadState::kRuns;
+}
+
+bool has_thread(uint32_t thread) {
+  return tgkill(getpid(), static_cast<pid_t>(thread), 0) == 0 || errno != ESRCH;
 }
 
 void allow_remote_copies() {

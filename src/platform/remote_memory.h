@@ -23,15 +23,18 @@ enum class RemoteCopy {
 RemoteCopy read_remote(uint32_t thread, uint64_t from, std::span<std::byte> to);
 RemoteCopy write_remote(uint32_t thread, uint64_t to, std::span<const std::byte> from);
 
-// The calling thread's number.
+// Of the calling thread.
 uint32_t thread_number();
 
 enum class ThreadState {
   kRuns,     // or may at any time
-  kStopped,  // by a signal or a debugger: on its way out of the kernel, in no system call
-  kGone,     // or nothing can be learned of it
+  kStopped,  // by a signal, a debugger, a freezer or a core dump: in no system call
+  kGone,
+  kUnknown,  // there is no way to look here
 };
 ThreadState thread_state(uint32_t thread);
+// Of this process; needs no descriptor and no /proc.
+bool has_thread(uint32_t thread);
 
 // From now on every process of this user may reach this one's memory, where Yama asks for that.
 void allow_remote_copies();

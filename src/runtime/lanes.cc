@@ -48,7 +48,7 @@ std::shared_ptr<Member> Lanes::find_or_make(uint64_t group, const std::vector<in
   member->parent_ranks = ranks;
   member->ranks_of_host = parent_->ranks_of_host;
   member->host_cpus = parent_->host_cpus;
-  member->has_room = parent_->has_room;
+  member->cpu_each = parent_->cpu_each;
   member->cache_bytes = parent_->cache_bytes;
   member->rounding_seed = parent_->rounding_seed;
   // Posted before the call's submission, so registered before it begins.

@@ -116,7 +116,7 @@ class Member {
   // is unknown.
   size_t cache_bytes = 0;
   // This host has a CPU for each of the communicator's ranks that live there, as far as they say.
-  bool has_room = false;
+  bool cpu_each = false;
   HostShare most_crowded;  // of the communicator's hosts; unset in a lane
   // Lanes (lanes.h): the communicator's member, and the communicator's number of each rank.
   std::shared_ptr<Member> parent;

@@ -207,7 +207,7 @@ bool Node::finds(const void* array, size_t bytes) const {
     return read_remote(door->number(), at, {&byte, 1}) == RemoteCopy::kDone;
   };
   const auto first = reinterpret_cast<uintptr_t>(array);
-  return found(first) && found(first + bytes / 2) && found(first + bytes - 1);
+  return found(first) && found(first + bytes - 1);
 }
 
 size_t Node::link_backlog_bytes(const Member& member, int rank) const {
@@ -276,9 +276,9 @@ Member* Node::find_member(uint64_t group, int rank) const {
   return nullptr;
 }
 
-bool Node::has_room() const {
+bool Node::has_cpu_each() const {
   return std::all_of(members_.begin(), members_.end(),
-                     [](const auto& member) { return member->has_room; });
+                     [](const auto& member) { return member->cpu_each; });
 }
 
 bool Node::has_group(uint64_t group) const {

@@ -73,8 +73,8 @@ class Node final : public TransportSink {
   // Ends everything in flight, poisons the group here and on its other ranks.
   void abort_member(Member& member, const Status& reason);
   [[nodiscard]] Transport& transport() { return *transport_; }
-  // Every rank here has a CPU, and so has every rank that it waits for on this host.
-  [[nodiscard]] bool has_room() const;
+  // Of each group by itself: this host has a CPU for each of its ranks here, as far as they say.
+  [[nodiscard]] bool has_cpu_each() const;
   [[nodiscard]] bool has_group(uint64_t group) const;
   // Why the last attempt to connect failed, until the next one is begun.
   [[nodiscard]] Status connect_failure(ProcessId peer) const;

@@ -3,15 +3,16 @@
 // It runs a compiled plan slice by slice: contributions are encoded straight into what travels (by
 // way of a buffer for peers whose cores are far), combined by the chunk's owner straight from what
 // arrived, and the owner's bytes are decoded by everybody. It owns no thread, never waits, and
-// knows no transport: it sends through its node.
+// knows no transport: it sends through its node. Where ranks of one host let each other touch their
+// arrays, owners read, add up and write them without messages (operation_reach.cc).
 //
 // Thread safety: begin, on_message, advance, fail belong to the holder of the progress role.
 // `done`, `status` (after done) and the wait of the runtime may be used from any thread.
 // Invariants: the caller's memory is touched only between begin() and the moment `done` becomes
-// true, and only by the role's holder. An operation ends without error only after every rank's
-// descriptor was received and agreed, so no message of a completed call can still be under way to
-// this rank. Objects are pooled: no allocation after the first call of a size (and the first to a
-// far peer).
+// true, and only by the role's holder, or by peers to whom this rank has opened it. An operation
+// ends without error only after every rank's descriptor was received and agreed, so no message of a
+// completed call can still be under way to this rank. Objects are pooled: no allocation after the
+// first call of a size (and the first to a far peer).
 //
 // A sum whose ranks share scales runs two plans: one of its own takes the maximum of all ranks'
 // scales, and the call's follows it slice by slice, so that codes travel while other scales are
@@ -181,7 +182,8 @@ class Operation final : public WorkImpl {
 
   // Arrays of peers (operation_reach.cc).
   void ask_reach(Node& node);
-  [[nodiscard]] bool may_reach(const Node& node) const;
+  [[nodiscard]] bool is_worth_reaching() const;
+  [[nodiscard]] bool can_reach(const Node& node) const;
   void hear_arrays(const OpenArrays& arrays, int from);
   bool advance_reach(Node& node, int64_t now_ns);
   bool sum_piece(Node& node, uint32_t role_index, int64_t now_ns);
@@ -283,7 +285,8 @@ class Operation final : public WorkImpl {
   ArrayDoor* door_ = nullptr;             // that own arrays were opened by
   SlotRef fetched_;                       // scratch of one piece of every peer
   size_t summed_ = 0;                     // values of the own chunk that are everywhere
-  uint32_t placing_ = 0;                  // peers that have the next piece's sums
+  bool added_ = false;                    // the next piece is summed, here
+  uint32_t placing_ = 0;                  // peers that have its sums
   int64_t refused_since_ns_ = INT64_MAX;  // that the system lets nothing be touched
   bool gathers_ = false;                  // links take much at once
   uint32_t ready_peers_ = 0;

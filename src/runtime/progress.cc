@@ -10,20 +10,6 @@
 namespace tersum {
 namespace {
 
-// Idle rounds: a round costs about half a microsecond, so spinning lasts some 10 us, the time in
-// which a peer on the same host answers, and yielding about 200 us. With more threads than cores
-// yielding is what lets the peer run at all.
-constexpr int kSpinRounds = 20;
-constexpr int kYieldRounds = 220;
-// Of a caller that blocks where every rank has a CPU: whoever else wants that one waits for its
-// turn, and does not get 4 ms for every yield. Beside a busy process on one of two cores, two ranks
-// reduce 64 KiB in shared memory in 11 us so, in 1,460 with the numbers above.
-constexpr int kSpinRoundsWithRoom = 200;
-// A yield that finds nobody else returns within half a microsecond. Several that took this long say
-// that others want this core, so spinning would keep from running the very peer that is waited for:
-// eight ranks on two cores reduce 64 KiB in 130 us so, in 230 when they spin.
-constexpr int64_t kSlowYieldNs = 3'000;
-constexpr int kSlowYieldsCrowded = 2;
 constexpr int64_t kSleepNsMax = 50'000'000;
 // A waiter that does not hold the role looks up this often, whatever it is told.
 constexpr auto kRecheck = std::chrono::milliseconds(20);
@@ -43,38 +29,35 @@ Progress::~Progress() {
   thread_.join();
 }
 
-void Progress::idle(int& idle_rounds, bool has_room, int64_t deadline_ns) {
-  ++idle_rounds;
-  const bool crowded = slow_yields_ >= kSlowYieldsCrowded;
-  const int spins = has_room ? kSpinRoundsWithRoom : crowded ? 0 : kSpinRounds;
-  if (idle_rounds <= spins) {
-    spin_pause();
-  } else if (idle_rounds <= kYieldRounds) {
-    give_way();
-  } else {
-    const int64_t left = std::max<int64_t>(deadline_ns - clock().now_ns(), 0);
-    node_->sleep(node_->sleep_ns(std::min(left, kSleepNsMax)));
+void Progress::idle(bool cpu_each, int64_t deadline_ns) {
+  switch (patience_.next(cpu_each)) {
+    case WaitStep::kSpin:
+      spin_pause();
+      break;
+    case WaitStep::kYield: {
+      const int64_t before = clock().now_ns();
+      yield_thread();
+      patience_.yielded(clock().now_ns() - before);
+      break;
+    }
+    case WaitStep::kSleep: {
+      const int64_t left = std::max<int64_t>(deadline_ns - clock().now_ns(), 0);
+      node_->sleep(node_->sleep_ns(std::min(left, kSleepNsMax)));
+      break;
+    }
   }
-}
-
-void Progress::give_way() {
-  const int64_t before = clock().now_ns();
-  yield_thread();
-  const bool slow = clock().now_ns() - before >= kSlowYieldNs;
-  slow_yields_ = slow ? std::min(slow_yields_ + 1, kSlowYieldsCrowded) : 0;
 }
 
 template <typename Condition>
 void Progress::drive(const Condition& stop, bool blocks, int64_t deadline_ns) {
   const FpControlGuard fp_control;
-  const bool has_room = blocks && node_->has_room();
-  int idle_rounds = 0;
+  const bool cpu_each = blocks && node_->has_cpu_each();
   uint64_t ended = node_->ended();
   while (!stop()) {
     if (node_->step()) {
-      idle_rounds = 0;
+      patience_.ended();
     } else {
-      idle(idle_rounds, has_room, deadline_ns);
+      idle(cpu_each, deadline_ns);
     }
     // A waiter counts itself and then looks at its operation; here the operation, or the task,
     // has ended, then the waiters are counted. Both change the same atomic, so one of the two sees

@@ -20,6 +20,7 @@
 
 #include "platform/service_thread.h"
 #include "runtime/node.h"
+#include "runtime/patience.h"
 
 namespace tersum {
 
@@ -65,8 +66,7 @@ class Progress {
   void drive(const Condition& stop, bool blocks, int64_t deadline_ns);
   void rouse_thread();
   void give_role_back();  // requires mutex_
-  void idle(int& idle_rounds, bool has_room, int64_t deadline_ns);
-  void give_way();
+  void idle(bool cpu_each, int64_t deadline_ns);
   void thread_main();
 
   std::unique_ptr<Node> node_;
@@ -77,7 +77,7 @@ class Progress {
   bool role_taken_ = false;
   bool leftover_ = false;  // bytes have still to leave, and nobody drives
   bool stopping_ = false;
-  int slow_yields_ = 0;          // in a row, up to a limit; the role's holder only
+  Patience patience_;            // of the role's holder
   std::atomic<int> waiters_{0};  // callers that wait for the role
   bool thread_started_ = false;
   ServiceThread thread_;

@@ -238,7 +238,7 @@ int cpus_together(std::span<const RankCarrier> members) {
   return all.known_cpus();
 }
 
-bool has_room(std::span<const RankCarrier> members, int rank) {
+bool has_cpu_each(std::span<const RankCarrier> members, int rank) {
   const int own = members[static_cast<size_t>(rank)].host;
   HostMembers together;
   for (const RankCarrier& member : members) {
@@ -263,7 +263,7 @@ void tell_carriers(Member& member, std::span<const RankCarrier> members) {
   member.ranks_of_host = ranks_together(members, member.rank);
   member.host_cpus = cpus_together(members);
   member.most_crowded = most_crowded(members);
-  member.has_room = has_room(members, member.rank);
+  member.cpu_each = has_cpu_each(members, member.rank);
   const bool by_memory = carrier_of(members) == GroupCarrier::kMemory;
   member.cache_bytes = by_memory ? last_level_cache_bytes() : 0;
 }

@@ -47,7 +47,7 @@ int cpus_together(std::span<const RankCarrier> members);
 
 // Whether the members on the host of member `rank` may run on at least as many CPUs as they are;
 // not if one of them does not say.
-bool has_room(std::span<const RankCarrier> members, int rank);
+bool has_cpu_each(std::span<const RankCarrier> members, int rank);
 
 // Of the host that has the most members for each of its CPUs; one and one where all have a CPU of
 // their own. A host of which a member does not say its CPUs is taken to have one for each.

@@ -2,7 +2,9 @@
 //
 // The name is the number of a thread that does nothing else. A peer that is stopped between having
 // looked whether it may still touch an array and doing so could do it a day later; when that may be
-// the case the thread ends, and with it what the peer would name.
+// the case the thread ends, and with it what the peer would name. (Numbers come again when the
+// system has been through all others: who stays stopped in those few instructions until then would
+// find the next one that has it.)
 //
 // Thread safety: none (progress role). Invariant: a key is claimed once.
 #pragma once
@@ -25,9 +27,11 @@ class ArrayDoor {
   ArrayDoor(const ArrayDoor&) = delete;
   ArrayDoor& operator=(const ArrayDoor&) = delete;
 
-  // Begins the thread when it is first asked for. 0: the system grants none.
-  [[nodiscard]] uint32_t number();
-  // When this returns nobody can touch anything by the old number.
+  // Begins the thread, once. Programs that never need it have none.
+  void start();
+  // 0: it has not begun, or this system grants none, or does not let memory be reached.
+  [[nodiscard]] uint32_t number() const { return number_; }
+  // When this returns no copy can begin by the old number; one that has begun goes on to its end.
   void renew();
 
   // A grant of no key when all are taken, or there is no number. Counts as taken until release().
@@ -41,7 +45,7 @@ class ArrayDoor {
 
   std::unique_ptr<Keeper> keeper_;
   uint32_t number_ = 0;
-  bool asked_ = false;
+  bool started_ = false;
   uint64_t claims_ = 0;
   std::array<bool, kArrayGrantsMax> taken_{};
 };

@@ -12,7 +12,6 @@
 #include "platform/shared_memory.h"
 #include "platform/unique_fd.h"
 #include "transport/arena.h"
-#include "transport/array_door.h"
 #include "transport/link.h"
 #include "wire/handshake.h"
 
@@ -26,9 +25,6 @@ struct HandshakeContext {
   Random* random = nullptr;
   Arena* arena = nullptr;
   int doorbell = -1;
-  ArrayDoor* door = nullptr;  // null: peers may not reach this process's memory
-
-  [[nodiscard]] uint32_t door_number() const { return door == nullptr ? 0 : door->number(); }
 };
 
 // A connection, or several, that became a link's.

@@ -31,7 +31,7 @@ class HostTransport final : public Transport, private Inbound::Policy, private O
 
   [[nodiscard]] ProcessId self() const override { return handshakes_.self; }
   [[nodiscard]] Arena& arena() override { return *arena_; }
-  [[nodiscard]] ArrayDoor* door() override { return handshakes_.door; }
+  [[nodiscard]] ArrayDoor* door() override { return reaches_ ? &door_ : nullptr; }
   void set_sink(TransportSink* sink) override { sink_ = sink; }
   void set_watch(CarrierWatch* watch) override { watch_ = watch; }
   Status listen(const ListenOptions& options) override;
@@ -64,6 +64,7 @@ class HostTransport final : public Transport, private Inbound::Policy, private O
   std::unique_ptr<Poller> poller_;
   std::unique_ptr<Arena> arena_;
   ArrayDoor door_;
+  bool reaches_ = false;  // peers' arrays, and lets itself be reached
   UniqueFd doorbell_;
   PollFlags doorbell_flags_;
   TransportSink* sink_ = nullptr;
@@ -114,7 +115,7 @@ Result<std::unique_ptr<Transport>> HostTransport::create(const HostTransportOpti
   context.random = options.random;
   context.arena = transport->arena_.get();
   context.doorbell = transport->doorbell_.get();
-  if (options.reach != ArrayReachPolicy::kOff) context.door = &transport->door_;
+  transport->reaches_ = options.reach != ArrayReachPolicy::kOff;
   if (options.reach == ArrayReachPolicy::kAllow) allow_remote_copies();
   transport->own_.id = context.self;
   return std::unique_ptr<Transport>(std::move(transport));
@@ -234,8 +235,8 @@ void HostTransport::add_link(Established parts) {
   outbound_.cancel(peer);
   inbound_.drop(peer);
   if (find(peer) != nullptr) return;  // closing the new connection; the peer sees its end
-  const LinkContext context{arena_.get(), poller_.get(), handshakes_.clock, &sink_,
-                            watch_,       stores_,       handshakes_.door};
+  const LinkContext context{arena_.get(), poller_.get(), handshakes_.clock, &sink_, watch_,
+                            stores_,      door()};
   if (parts.carrier == Carrier::kSharedMemory) {
     links_.push_back(std::make_unique<ShmLink>(context, std::move(parts)));
   } else {

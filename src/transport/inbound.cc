@@ -161,7 +161,7 @@ bool Inbound::welcome(ProcessId peer, Assembly& assembly) {
   frame.from = to_words(context_->self);
   frame.to = to_words(peer);
   if (assembly.carrier == Carrier::kSharedMemory) {
-    Result<SharedMemory> mailbox = make_mailbox(context_->random->next(), context_->door_number());
+    Result<SharedMemory> mailbox = make_mailbox(context_->random->next());
     if (!mailbox.ok()) return false;
     assembly.own_mailbox = std::move(mailbox).value();
     const auto descriptors = offer_shared_memory(*context_, assembly.own_mailbox, &frame);

@@ -201,7 +201,7 @@ bool Outbound::establish(Attempt& attempt, const HandshakeFrame& welcome,
   HandshakeSocket& first = *attempt.streams.front().socket;
   HandshakeFrame confirm = frame_for(attempt, HandshakeKind::kConfirm, 0);
   if (attempt.carrier == Carrier::kSharedMemory) {
-    Result<SharedMemory> mailbox = make_mailbox(context_->random->next(), context_->door_number());
+    Result<SharedMemory> mailbox = make_mailbox(context_->random->next());
     if (!mailbox.ok() || !take_shared_memory(welcome, first.descriptors(), &link).ok()) {
       attempt.avoid_shared_memory = true;
       return false;

@@ -77,7 +77,6 @@ static_assert(offsetof(MailboxLayout, units) == 384);
 
 inline constexpr size_t kMailboxBytes = (sizeof(MailboxLayout) + 4095) / 4096 * 4096;
 
-// `door`: as above.
-Result<SharedMemory> make_mailbox(uint64_t proof, uint32_t door);
+Result<SharedMemory> make_mailbox(uint64_t proof);
 
 }  // namespace tersum

@@ -1,4 +1,5 @@
 // ShmLink: a link through shared memory: payloads stay in the sender's arena and are read there.
+// Arrays that a call opens are touched where they are (array_reach.h).
 //
 // Thread safety: none (progress role).
 // Invariants: those of Link. Nothing read from the peer's memory is used before it is copied and
@@ -7,7 +8,8 @@
 // bytes never change under a reader. A process that dies leaves nothing behind.
 //
 // Over the socket, after the handshake, single bytes travel: 'G' the sender has left, 'E' it has
-// ended the link for an error, 'D' it reads the other's arena no more. End of file says all of it.
+// ended the link for an error, 'D' it reads the other's arena no more, and
+// touches no arrays there. End of file says all of it.
 #pragma once
 
 #include <vector>
@@ -116,7 +118,6 @@ class ShmLink final : public HostLink, private ArrayReach {
   size_t holds_ = 0;       // payloads of the peer that somebody here reads
 
   uint32_t reached_door_ = 0;  // by which the peer's memory was found
-  uint32_t refused_door_ = 0;  // and by which not
 
   bool down_ = false;
   bool peer_ended_ = false;  // it will post no more

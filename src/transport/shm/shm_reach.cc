@@ -17,16 +17,18 @@ namespace {
 // Looks between two questions whether a peer that still copies has been stopped: the copy of a
 // slice takes some 20 us, and looking up a thread as long.
 constexpr int kLooksPerState = 64;
+// From here on it is not let begin another.
+constexpr int kLooksPatient = 4096;
 
 }  // namespace
 
 bool ShmLink::reaches() {
   if (down_ || context_.door == nullptr || context_.door->number() == 0) return false;
+  show_door();
   const uint32_t door = theirs_->door.load(std::memory_order_acquire);
-  if (door == 0 || door == refused_door_) return false;
-  if (door == reached_door_) return true;
-  (proves_itself(door) ? reached_door_ : refused_door_) = door;
-  return door == reached_door_;
+  // Asked anew for each call: what a process allows others may change.
+  reached_door_ = door != 0 && proves_itself(door) ? door : 0;
+  return reached_door_ != 0;
 }
 
 // Numbers of threads mean something else in another namespace: what is found there must be what the
@@ -63,23 +65,31 @@ uint32_t ShmLink::toucher(const ArrayGrant& grant) const {
 void ShmLink::close_arrays(const ArrayGrant& grant) {
   if (own_ == nullptr) return;
   own_->open[grant.slot].store(0, std::memory_order_seq_cst);
+  bool renewed = false;
   for (int look = 1; toucher(grant) != 0; ++look) {
     yield_thread();
     if (look % kLooksPerState != 0) continue;
     read_socket_bytes();  // a peer that has died touches nothing
     const uint32_t thread = toucher(grant);
-    if (thread == 0 || thread_state(thread) == ThreadState::kRuns) continue;
-    // Stopped it is in no copy, but may be about to begin one when it goes on.
-    context_.door->renew();
+    if (thread == 0) return;
+    const ThreadState state = thread_state(thread);
+    const bool is_copying = state == ThreadState::kRuns || state == ThreadState::kUnknown;
+    // Once what it would name is gone, one that is in no copy begins none.
+    if (renewed && !is_copying) return;
+    if (is_copying && look < kLooksPatient) continue;
+    if (!renewed) context_.door->renew();
+    renewed = true;
     show_door();
-    return;
   }
 }
 
 template <typename Copy>
 Touched ShmLink::touch(const ArrayGrant& theirs, const Copy& copy) {
   if (theirs.slot >= kArrayGrantsMax || theirs.key == 0) return Touched::kRefused;
-  if (down_ || peer_ended_ || !reaches()) return Touched::kNotNow;
+  if (down_ || peer_ended_) return Touched::kNotNow;
+  if (theirs_->door.load(std::memory_order_acquire) != reached_door_ && !reaches()) {
+    return Touched::kNotNow;
+  }
   const auto open = [&] {
     return theirs_->open[theirs.slot].load(std::memory_order_seq_cst) == theirs.key;
   };

@@ -100,10 +100,10 @@ TEST(PastCache, KnowsWhetherEveryRankOfAHostHasACpu) {
   // Two ranks of two CPUs on one host, two of one on another.
   std::vector<RankCarrier> members(2, RankCarrier{0, false, "3"});
   members.resize(4, RankCarrier{1, false, "4"});
-  EXPECT_TRUE(has_room(members, 1));
-  EXPECT_FALSE(has_room(members, 2));
+  EXPECT_TRUE(has_cpu_each(members, 1));
+  EXPECT_FALSE(has_cpu_each(members, 2));
   members[0].cpus = "";
-  EXPECT_FALSE(has_room(members, 1)) << "one does not say";
+  EXPECT_FALSE(has_cpu_each(members, 1)) << "one does not say";
 }
 
 TEST(PastCache, KnowsTheMostCrowdedHost) {
