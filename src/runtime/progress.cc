@@ -52,6 +52,7 @@ template <typename Condition>
 void Progress::drive(const Condition& stop, bool blocks, int64_t deadline_ns) {
   const FpControlGuard fp_control;
   const bool cpu_each = blocks && node_->has_cpu_each();
+  patience_.ended();  // with the last holder's wait, however that ended
   uint64_t ended = node_->ended();
   while (!stop()) {
     if (node_->step()) {

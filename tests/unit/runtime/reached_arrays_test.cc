@@ -8,6 +8,7 @@
 
 #include "platform/cache_size.h"
 #include "platform/cpu_count.h"
+#include "runtime/node.h"
 #include "support/cluster.h"
 #include "support/small_slices.h"
 #include "support/streamed_bytes.h"
@@ -164,6 +165,36 @@ TEST(ReachedArrays, ADisagreementLeavesThemAloneAndTheGroupUsable) {
   }
   for (const auto& array : arrays) EXPECT_EQ(array, std::vector<float>(count, 3.0F));
   EXPECT_EQ(placed_bytes() > before, has_place_for(kRanks));
+}
+
+// A write that finds nobody comes again, and the sums in it are not added once more.
+TEST(ReachedArrays, SurviveDoorsThatAreRenewedMeanwhile) {
+  constexpr int kRanks = 2;
+  constexpr size_t kCount = 256 * kKiB;
+  if (!has_place_for(kRanks)) GTEST_SKIP() << "nothing would be reached";
+  Cluster cluster(options_of(kRanks, ArrayReachPolicy::kAuto));
+  open_doors(cluster);
+  const uint64_t before = placed_bytes();
+  for (int round = 0; round < 100; ++round) {
+    std::vector<std::vector<float>> arrays = {std::vector<float>(kCount, 1.0F),
+                                              std::vector<float>(kCount, 2.0F)};
+    std::vector<Work> works;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      float* const array = arrays[static_cast<size_t>(rank)].data();
+      works.push_back(cluster.at(rank).start_all_reduce(array, array, kCount, DataType::kFloat32,
+                                                        ReduceOp::kSum, kExact));
+    }
+    for (int i = 0; i < 6; ++i) {
+      cluster.process(i % kRanks).execute([](Node& node) { node.transport().door()->renew(); });
+    }
+    for (const Status& status : cluster.finish(works)) {
+      EXPECT_TRUE(status.ok()) << status.to_string();
+    }
+    for (const auto& array : arrays) {
+      ASSERT_EQ(array, std::vector<float>(kCount, 3.0F)) << "round " << round;
+    }
+  }
+  EXPECT_GT(placed_bytes(), before);
 }
 
 uint64_t placed_by(int ranks, size_t count) {
