@@ -14,89 +14,48 @@ microseconds, and with's over without's of each pair of groups.
 from __future__ import annotations
 
 import argparse
-import os
+import contextlib
 import statistics
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
-from types import TracebackType
 
 from tersum.cli.byte_sizes import format_bytes, parse_bytes
+from tersum.cli.perf_binding import cpus_by_rank
+from tersum.cli.perf_peers import DEFAULT_FOLDER, PEERS, Job, PeerJob, Start
 
-PROGRAM = Path(__file__).resolve().parents[2] / "build/peers/tersum_all_reduce"
+FOLDER = Path(__file__).resolve().parents[2] / DEFAULT_FOLDER
+TIMEOUT_S = 60
 BATCHES = 3
 #: Of one batch, all ranks together.
 BATCH_BYTES = 80 << 20
 
 
-class Group:
-    """Ranks that wait for commands, on CPUs of their own as far as there are enough."""
+def start_group(ranks: int, policy: str) -> PeerJob:
+    """Ranks that touch each other's arrays as ``policy`` says, on CPUs as ``tersum perf``'s."""
+    peer = PEERS["tersum-c++"]
 
-    def __init__(self, ranks: int, policy: str) -> None:
-        self._folder = tempfile.TemporaryDirectory()
-        folder = Path(self._folder.name)
-        cpus = sorted(os.sched_getaffinity(0))
-        lines = [f"{cpus[rank * len(cpus) // ranks]}\n" for rank in range(ranks)]
-        (folder / "cpus").write_text("".join(lines))
-        names = ["out", "done", *(f"in.{rank}" for rank in range(ranks))]
-        for name in names:
-            os.mkfifo(folder / name)
-        opened = {name: os.open(folder / name, os.O_RDWR) for name in names}
-        self._inputs = [opened[f"in.{rank}"] for rank in range(ranks)]
-        self._done = opened["done"]
-        self._out = os.fdopen(opened["out"], "r")
-        self._processes = [
-            subprocess.Popen(
-                [PROGRAM, folder, str(rank), str(ranks), "shm", "exact"],
-                env={**os.environ, "TERSUM_SHM_REACH": policy},
-            )
-            for rank in range(ranks)
+    def starts(job: Job) -> list[Start]:
+        return [
+            Start(start.argv, {**start.environment, "TERSUM_SHM_REACH": policy})
+            for start in peer.starts(job)
         ]
-        self._out.readline()  # that they are ready
 
-    def __enter__(self) -> Group:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._say("quit")
-        for process in self._processes:
-            process.wait()
-        self._out.close()
-        for descriptor in [*self._inputs, self._done]:
-            os.close(descriptor)
-        self._folder.cleanup()
-
-    def _say(self, command: str) -> None:
-        for descriptor in self._inputs:
-            os.write(descriptor, f"{command}\n".encode())
-
-    def times_us(self, size: int, calls: int, in_place: bool) -> list[float]:
-        """Of a call, over BATCHES batches."""
-        self._say(f"time {size // 4} {BATCHES} {calls} {int(in_place)}")
-        answer = self._out.readline().split()
-        left = len(self._inputs) - 1
-        while left > 0:
-            left -= len(os.read(self._done, left))
-        if not answer or answer[0] != "ok":
-            raise RuntimeError(f"rank 0 says {answer}")
-        return [float(seconds) * 1e6 for seconds in answer[1:]]
+    of_policy = peer._replace(starts=starts)
+    return PeerJob(of_policy, FOLDER, ranks, "shm", "exact", TIMEOUT_S, cpus_by_rank(ranks))
 
 
 def medians_us(ranks: int, size: int, in_place: bool, rounds: int) -> tuple[float, float]:
     """With and without, of two groups that take turns."""
     calls = max(2, BATCH_BYTES // max(size, 64 << 10) // ranks)
     times: list[list[float]] = [[], []]
-    with Group(ranks, "auto") as reached, Group(ranks, "off") as sent:
+    with contextlib.ExitStack() as stack:
+        groups = [start_group(ranks, "auto"), start_group(ranks, "off")]
+        for group in groups:
+            stack.callback(group.close)
         for number in range(rounds):
-            turn = ((0, reached), (1, sent))
-            for which, group in turn if number % 2 == 0 else turn[::-1]:
-                times[which] += group.times_us(size, calls, in_place)
+            for which in (0, 1) if number % 2 == 0 else (1, 0):
+                order = f"time {size // 4} {BATCHES} {calls} {int(in_place)}"
+                times[which] += [float(word) * 1e6 for word in groups[which].ask(order)]
     return statistics.median(times[0]), statistics.median(times[1])
 
 
@@ -108,8 +67,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--groups", type=int, default=3)
     options = parser.parse_args()
-    if not PROGRAM.exists():
-        print(f"there is no {PROGRAM}; make it with scripts/bench --peers", file=sys.stderr)
+    program = FOLDER / PEERS["tersum-c++"].program
+    if not program.exists():
+        print(f"there is no {program}; make it with scripts/bench --peers", file=sys.stderr)
         return 1
     print("ranks   bytes   reached      sent  reached/sent")
     for ranks in map(int, options.ranks.split(",")):

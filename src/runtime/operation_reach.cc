@@ -160,12 +160,12 @@ bool Operation::sum_piece(Node& node, uint32_t role_index, int64_t now_ns) {
   refused_since_ns_ = INT64_MAX;
   added_ = false;
   placing_ = 0;
-  summed_ += count;
   RoleState& state = call_.roles[role_index];
-  const auto slice = static_cast<uint32_t>((summed_ - count) / call_.plan->slice_values);
   if (TraceRecorder* trace = node.trace()) {
-    trace_slice(*trace, TraceKind::kCombine, begin_ns, call_, role, slice, count * value_bytes);
+    trace_slice(*trace, TraceKind::kCombine, begin_ns, call_, role, state.produced,
+                count * value_bytes);
   }
+  summed_ += count;
   state.produced = static_cast<uint32_t>(summed_ / call_.plan->slice_values);
   if (summed_ == values) tell_placed(node, role_index);
   return true;

@@ -53,15 +53,22 @@ void write_trace_at_exit() {
   if (alive) alive->execute([](Node& /*node*/) { write_trace(*process_state().trace); });
 }
 
+// What a variable names; `allowed`: the names, as the error says them.
+template <typename T>
+Result<T> value_of_variable(const char* variable, std::span<const NamedValue<T>> names,
+                            const char* allowed) {
+  const std::string text = environment_variable(variable).value_or("");
+  if (const auto named = value_named<T>(names, text)) return *named;
+  return invalid_argument(std::string(variable) + " is '" + text + "'; set it to " + allowed +
+                          ", or leave it out");
+}
+
 Result<PayloadStores> payload_stores() {
   static constexpr NamedValue<PayloadStores> kNames[] = {{PayloadStores::kAuto, ""},
                                                          {PayloadStores::kAuto, "auto"},
                                                          {PayloadStores::kCached, "cached"},
                                                          {PayloadStores::kStreamed, "streamed"}};
-  const std::string text = environment_variable("TERSUM_SHM_STORES").value_or("");
-  if (const auto named = value_named<PayloadStores>(kNames, text)) return *named;
-  return invalid_argument("TERSUM_SHM_STORES is '" + text +
-                          "'; set it to auto, cached or streamed, or leave it out");
+  return value_of_variable<PayloadStores>("TERSUM_SHM_STORES", kNames, "auto, cached or streamed");
 }
 
 Result<ArrayReachPolicy> reach_policy() {
@@ -69,10 +76,7 @@ Result<ArrayReachPolicy> reach_policy() {
                                                             {ArrayReachPolicy::kAuto, "auto"},
                                                             {ArrayReachPolicy::kOff, "off"},
                                                             {ArrayReachPolicy::kAllow, "allow"}};
-  const std::string text = environment_variable("TERSUM_SHM_REACH").value_or("");
-  if (const auto named = value_named<ArrayReachPolicy>(kNames, text)) return *named;
-  return invalid_argument("TERSUM_SHM_REACH is '" + text +
-                          "'; set it to auto, off or allow, or leave it out");
+  return value_of_variable<ArrayReachPolicy>("TERSUM_SHM_REACH", kNames, "auto, off or allow");
 }
 
 Result<size_t> trace_events_max() {

@@ -93,6 +93,19 @@ def test_bits_are_those_of_messages(ranks: Any, monkeypatch: pytest.MonkeyPatch)
         pytest.skip(NOT_REACHED)
 
 
+def begin_calls(ranks: Any, body: str) -> None:
+    """Starts three ranks with ``group`` and ``array``, and waits until they run ``body``."""
+    ready = """
+    group = tersum.Communicator(rank, size, store, transport="shm")
+    array = np.empty(600_000, np.float32)
+    group.barrier()
+    say("begins")
+    """
+    ranks.start(3, script_of(ready) + textwrap.dedent(body))
+    for rank in range(3):
+        assert ranks.line(rank) == "begins"
+
+
 # Stopped at any moment, often enough in the middle of a copy: the others' deadlines hold, and when
 # it goes on it finds their arrays closed.
 @pytest.mark.parametrize("stop_after_s", [0.0101, 0.0213, 0.0307, 0.0419, 0.0523, 0.0631])
@@ -100,13 +113,9 @@ def test_a_rank_that_is_stopped_writes_nothing_when_it_goes_on(
     ranks: Any, monkeypatch: pytest.MonkeyPatch, stop_after_s: float
 ) -> None:
     monkeypatch.setenv("TERSUM_SHM_STORES", "cached")
-    ranks.start(
-        3,
-        script_of("""
-        group = tersum.Communicator(rank, size, store, transport="shm")
-        array = np.empty(600_000, np.float32)
-        group.barrier()
-        say("begins")
+    begin_calls(
+        ranks,
+        """
         try:
             call_on(group, array, plan="two_step", timeout_ms=400)
         except tersum.TersumError as error:
@@ -114,10 +123,8 @@ def test_a_rank_that_is_stopped_writes_nothing_when_it_goes_on(
             say(json.dumps([type(error).__name__, str(error), placed()]))
         sys.stdin.readline()
         assert (array == 7).all(), "written to after the call had ended"
-        """),
+        """,
     )
-    for rank in range(3):
-        assert ranks.line(rank) == "begins"
     time.sleep(stop_after_s)
     ranks.children[1].send_signal(signal.SIGSTOP)
     stopped = time.monotonic()
@@ -143,21 +150,15 @@ def test_a_rank_that_is_killed_is_named_at_once(
     ranks: Any, monkeypatch: pytest.MonkeyPatch, kill_after_s: float
 ) -> None:
     monkeypatch.setenv("TERSUM_SHM_STORES", "cached")
-    ranks.start(
-        3,
-        script_of("""
-        group = tersum.Communicator(rank, size, store, transport="shm")
-        array = np.empty(600_000, np.float32)
-        group.barrier()
-        say("begins")
+    begin_calls(
+        ranks,
+        """
         try:
             call_on(group, array, plan="two_step")
         except tersum.PeerLostError as error:
             say(json.dumps([str(error), placed()]))
-        """),
+        """,
     )
-    for rank in range(3):
-        assert ranks.line(rank) == "begins"
     time.sleep(kill_after_s)
     ranks.children[1].kill()
     killed = time.monotonic()

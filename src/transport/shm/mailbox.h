@@ -8,8 +8,8 @@
 //   offset 128  sleeping u32  1: the owner sleeps and wants its doorbell rung after a post
 //   offset 192  self_at  u64  where the owner has mapped this
 //   offset 200  proof    u64  a random number: who finds it at self_at looks at the owner's memory
-//   offset 208  door     u32  the thread by which the owner is named there; 0: it may not be
-//   reached offset 256  open     kArrayGrantsMax u64: keys of the grants that the peer may use
+//   offset 208  door     u32  the thread by which the owner is found there; 0: it cannot be
+//   offset 256  open     kArrayGrantsMax u64: keys of the grants that the peer may use
 //   offset 320  touching kArrayGrantsMax u32: by which thread the owner uses the peer's grants now
 //   offset 384  units    kUnits of 64 bytes; unit n lies at n modulo kUnits
 //

@@ -8,8 +8,8 @@
 // bytes never change under a reader. A process that dies leaves nothing behind.
 //
 // Over the socket, after the handshake, single bytes travel: 'G' the sender has left, 'E' it has
-// ended the link for an error, 'D' it reads the other's arena no more, and
-// touches no arrays there. End of file says all of it.
+// ended the link for an error, 'D' it reads the other's arena no more, and touches no arrays there.
+// End of file says all of it.
 #pragma once
 
 #include <vector>

@@ -41,9 +41,8 @@ ClusterOptions options_of(int ranks, ArrayReachPolicy reach) {
   return options;
 }
 
-// A call with which the ranks' doors begin; the next is the first that can be reached.
-void open_doors(Cluster& cluster) {
-  const size_t count = count_of(cluster.size());
+// Arrays of ones, in place, which must become the number of ranks.
+void sum_ones(Cluster& cluster, size_t count) {
   std::vector<std::vector<float>> arrays(static_cast<size_t>(cluster.size()),
                                          std::vector<float>(count, 1.0F));
   for (const Status& status : cluster.run([&](int rank, Communicator& communicator) {
@@ -53,7 +52,12 @@ void open_doors(Cluster& cluster) {
        })) {
     EXPECT_TRUE(status.ok()) << status.to_string();
   }
+  const auto sum = static_cast<float>(cluster.size());
+  for (const auto& array : arrays) EXPECT_EQ(array, std::vector<float>(count, sum));
 }
+
+// A call with which the ranks' doors begin; the next is the first that can be reached.
+void open_doors(Cluster& cluster) { sum_ones(cluster, count_of(cluster.size())); }
 
 struct Case {
   int ranks = 2;
@@ -201,17 +205,7 @@ uint64_t placed_by(int ranks, size_t count) {
   Cluster cluster(options_of(ranks, ArrayReachPolicy::kAuto));
   open_doors(cluster);
   const uint64_t before = placed_bytes();
-  std::vector<std::vector<float>> arrays(static_cast<size_t>(ranks),
-                                         std::vector<float>(count, 1.0F));
-  for (const Status& status : cluster.run([&](int rank, Communicator& communicator) {
-         float* const array = arrays[static_cast<size_t>(rank)].data();
-         return communicator.start_all_reduce(array, array, count, DataType::kFloat32,
-                                              ReduceOp::kSum, kExact);
-       })) {
-    EXPECT_TRUE(status.ok()) << status.to_string();
-  }
-  const auto sum = static_cast<float>(ranks);
-  for (const auto& array : arrays) EXPECT_EQ(array, std::vector<float>(count, sum));
+  sum_ones(cluster, count);
   return placed_bytes() - before;
 }
 
