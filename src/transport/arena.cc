@@ -16,6 +16,10 @@ constexpr size_t kSmallestSlotBytes = 256;
 constexpr size_t kLargestSlotBytes = kPayloadBytesMax + 64 * 1024;
 constexpr size_t kPageBytes = 4096;
 constexpr size_t kSmallestCapacityBytes = size_t{64} << 20;
+// What a process gives back between two uses of a slot that a peer has read. A core whose first
+// cache holds 48 KiB takes 14.5 us to combine 150 KB of int8 that went through 40 or 80 KiB of
+// slots so, 4.7 us through 160; of exact values 95 KB take 9.5 us through 96 KiB, 4.7 through 192.
+constexpr size_t kRestBytes = size_t{192} * 1024;
 
 // Class c = 4 * e + q stands for (4 + q) << (e + 6) bytes: 256, 320, 384, 448, 512, 640, …
 size_t class_bytes(size_t size_class) { return (4 + size_class % 4) << (size_class / 4 + 6); }
@@ -60,7 +64,7 @@ Result<std::unique_ptr<Arena>> Arena::create(bool shared, size_t capacity_bytes)
     if (bytes / 2 < kSmallestCapacityBytes) return memory.status();
     bytes = align_up(bytes / 2, kPageBytes);
   }
-  arena->free_.resize(class_of(kLargestSlotBytes) + 1);
+  arena->shelves_.resize(class_of(kLargestSlotBytes) + 1);
   return arena;
 }
 
@@ -71,37 +75,67 @@ Arena::~Arena() {
 
 Result<SlotRef> Arena::reserve(size_t bytes) {
   TERSUM_CHECK(bytes <= kLargestSlotBytes);
-  const size_t size_class = class_of(bytes);
-  std::vector<uint32_t>& free_slots = free_[size_class];
-  uint32_t index = 0;
-  if (!free_slots.empty()) {
-    index = free_slots.back();  // the last one freed is the likeliest to be in cache
-    free_slots.pop_back();
-  } else {
-    const size_t slot_bytes = class_bytes(size_class);
-    const size_t offset =
-        align_up(next_offset_, slot_bytes >= kPageBytes ? kPageBytes : size_t{64});
-    if (offset + slot_bytes > capacity_bytes()) {
-      return Status(StatusCode::kSystem,
-                    "the transport's memory is full: " + std::to_string(used_bytes_) +
-                        " bytes in use of " + std::to_string(capacity_bytes()) +
-                        " bytes of address space; lower window_bytes or the calls in flight");
-    }
-    next_offset_ = offset + slot_bytes;
-    index = static_cast<uint32_t>(slots_.size());
-    slots_.push_back({.offset = offset,
-                      .bytes = static_cast<uint32_t>(slot_bytes),
-                      .references = 0,
-                      .size_class = static_cast<uint8_t>(size_class)});
-    // So that drop_reference never allocates.
-    const size_t count = ++slots_of_class_[size_class];
-    if (free_slots.capacity() < count) free_slots.reserve(2 * count);
-  }
-  Slot& slot = slots_[index];
+  const Result<uint32_t> taken = take_slot(class_of(bytes));
+  if (!taken.ok()) return taken.status();
+  Slot& slot = slots_[taken.value()];
   slot.references = 1;
   used_bytes_ += slot.bytes;
   high_water_bytes_ = std::max(high_water_bytes_, used_bytes_);
-  return SlotRef(this, index);
+  return SlotRef(this, taken.value());
+}
+
+Result<uint32_t> Arena::take_slot(size_t size_class) {
+  Shelf& shelf = shelves_[size_class];
+  while (shelf.oldest_resting != kNoSlot) {
+    const Slot& oldest = slots_[shelf.oldest_resting];
+    if (rested_bytes_ - oldest.rests_from < kRestBytes) break;
+    wake_oldest(shelf);
+  }
+  if (shelf.newest == kNoSlot) {
+    Result<uint32_t> made = make_slot(size_class);
+    // Where there is no room for another the oldest has to do.
+    if (made.ok() || shelf.oldest_resting == kNoSlot) return made;
+    wake_oldest(shelf);
+  }
+  // The last one is the likeliest to be in cache.
+  return std::exchange(shelf.newest, slots_[shelf.newest].next);
+}
+
+Result<uint32_t> Arena::make_slot(size_t size_class) {
+  const size_t slot_bytes = class_bytes(size_class);
+  const size_t offset = align_up(next_offset_, slot_bytes >= kPageBytes ? kPageBytes : size_t{64});
+  if (offset + slot_bytes > capacity_bytes()) {
+    return Status(StatusCode::kSystem,
+                  "the transport's memory is full: " + std::to_string(used_bytes_) +
+                      " bytes in use of " + std::to_string(capacity_bytes()) +
+                      " bytes of address space; lower window_bytes or the calls in flight");
+  }
+  next_offset_ = offset + slot_bytes;
+  slots_.push_back({.offset = offset,
+                    .bytes = static_cast<uint32_t>(slot_bytes),
+                    .size_class = static_cast<uint8_t>(size_class)});
+  return static_cast<uint32_t>(slots_.size() - 1);
+}
+
+void Arena::wake_oldest(Shelf& shelf) {
+  const uint32_t index = shelf.oldest_resting;
+  shelf.oldest_resting = slots_[index].next;
+  slots_[index].next = std::exchange(shelf.newest, index);
+}
+
+void Arena::put_to_rest(uint32_t index) {
+  Slot& slot = slots_[index];
+  Shelf& shelf = shelves_[slot.size_class];
+  slot.is_lent = false;
+  slot.rests_from = rested_bytes_;
+  rested_bytes_ += slot.bytes;
+  slot.next = kNoSlot;
+  if (shelf.oldest_resting == kNoSlot) {
+    shelf.oldest_resting = index;
+  } else {
+    slots_[shelf.newest_resting].next = index;
+  }
+  shelf.newest_resting = index;
 }
 
 size_t Arena::offset(const SlotRef& slot) const {
@@ -114,7 +148,8 @@ void Arena::drop_reference(uint32_t index) {
   TERSUM_CHECK(slot.references > 0);
   if (--slot.references > 0) return;
   used_bytes_ -= slot.bytes;
-  free_[slot.size_class].push_back(index);
+  if (slot.is_lent) return put_to_rest(index);
+  slot.next = std::exchange(shelves_[slot.size_class].newest, index);
 }
 
 }  // namespace tersum

@@ -5,16 +5,19 @@
 // map it and read a slot in place ("one writer, many readers"); by plain memory otherwise. The file
 // is sparse: pages exist from their first use and are kept.
 //
+// What a peer has read in place rests before it is written again: its lines are in the reader's
+// nearest cache, from which each would have to be fetched back.
+//
 // Thread safety: none; only the holder of the progress role touches it (remote readers touch
 // payload bytes only, between the commit of a slot and their release message). Invariants: a slot's
-// bytes are written by this process only before its first send. A slot returns to its free list
-// when the last SlotRef has gone. No allocation from the heap after a size class has been used to
-// the same depth once.
+// bytes are written by this process only before its first send. A slot is free when the last
+// SlotRef has gone. No allocation from the heap after a size class has been used to the same depth
+// once.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <utility>
@@ -69,6 +72,9 @@ class Arena {
   [[nodiscard]] int memfd() const { return memory_.fd(); }  // -1 when not shared
   [[nodiscard]] size_t capacity_bytes() const { return memory_.bytes(); }
   [[nodiscard]] std::byte* base() const { return memory_.base(); }
+  // Says that a peer reads this slot in place, until it is free again.
+  void lend(const SlotRef& slot) { slots_[slot.index()].is_lent = true; }
+
   // Byte offset of a slot from base(): what a shared-memory peer is told.
   [[nodiscard]] size_t offset(const SlotRef& slot) const;
   // Bytes ever handed out at once: what "bounded memory" tests look at.
@@ -77,13 +83,27 @@ class Arena {
 
  private:
   friend class SlotRef;
+  static constexpr uint32_t kNoSlot = std::numeric_limits<uint32_t>::max();
   struct Slot {
     size_t offset = 0;
     uint32_t bytes = 0;
     uint32_t references = 0;
+    uint32_t next = kNoSlot;  // while it is free: of those like it
     uint8_t size_class = 0;
+    bool is_lent = false;
+    uint64_t rests_from = 0;  // rested_bytes_ when it was given back
+  };
+  // The free slots of a size class.
+  struct Shelf {
+    uint32_t newest = kNoSlot;  // of those that may be taken; the others follow by age
+    uint32_t oldest_resting = kNoSlot;
+    uint32_t newest_resting = kNoSlot;
   };
   Arena() = default;
+  Result<uint32_t> take_slot(size_t size_class);
+  Result<uint32_t> make_slot(size_t size_class);
+  void wake_oldest(Shelf& shelf);
+  void put_to_rest(uint32_t index);
   void add_reference(uint32_t index) { ++slots_[index].references; }
   void drop_reference(uint32_t index);
 
@@ -92,8 +112,8 @@ class Arena {
   size_t used_bytes_ = 0;
   size_t high_water_bytes_ = 0;
   std::vector<Slot> slots_;
-  std::vector<std::vector<uint32_t>> free_;  // per size class
-  std::array<uint32_t, 64> slots_of_class_{};
+  uint64_t rested_bytes_ = 0;   // of all slots that were put to rest, ever
+  std::vector<Shelf> shelves_;  // per size class
 };
 
 }  // namespace tersum

@@ -126,6 +126,7 @@ bool ShmLink::post(const MessageHeader& header, const SlotRef& payload) {
   } else {
     const uint64_t offset = context_.arena->offset(payload);
     const uint32_t ticket = issue_ticket(payload);
+    context_.arena->lend(payload);
     fill_unit(next_unit(), UnitKind::kMessage, ticket, offset, header);
   }
   own_->posted.store(posted_, std::memory_order_release);

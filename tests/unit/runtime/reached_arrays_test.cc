@@ -20,8 +20,8 @@ constexpr uint64_t kSeed = 77;
 constexpr size_t kKiB = 1024;
 constexpr CallOptions kExact{"exact", PlanKind::kTwoStep, 0};
 
-// Values of four bytes: more than 128 KiB for every rank, and no whole number of vectors.
-constexpr size_t count_of(int ranks) { return static_cast<size_t>(ranks) * 33 * kKiB + 18; }
+// Values of four bytes: more than 256 KiB for every rank, and no whole number of vectors.
+constexpr size_t count_of(int ranks) { return static_cast<size_t>(ranks) * 65 * kKiB + 18; }
 
 // Whether this machine has the cache and the CPUs for it, and lets memory be reached.
 bool has_place_for(int ranks) {

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
+#include <set>
+#include <vector>
 
 #include "transport/grow_ring.h"
 
@@ -74,6 +77,62 @@ TEST_P(ArenaTest, ReuseKeepsTheAddressSpaceBounded) {
     ASSERT_TRUE(slot.ok());
   }
   EXPECT_LE(arena->high_water_bytes(), 100'000u);
+}
+
+// Slots that a peer has read, in the order in which they were taken.
+std::vector<uint32_t> lend_one_by_one(Arena& arena, size_t bytes, int times) {
+  std::vector<uint32_t> taken;
+  for (int i = 0; i < times; ++i) {
+    const SlotRef slot = arena.reserve(bytes).value();
+    arena.lend(slot);
+    taken.push_back(slot.index());
+  }
+  return taken;
+}
+
+TEST_P(ArenaTest, WhatAPeerHasReadRestsUntilEnoughElseWasGivenBack) {
+  const auto arena = make();
+  const std::vector<uint32_t> taken = lend_one_by_one(*arena, 32 * 1024, 40);
+  const std::vector<uint32_t> first(taken.begin(), taken.begin() + 6);
+  EXPECT_EQ(std::set<uint32_t>(first.begin(), first.end()).size(), 6u) << "192 KiB apart";
+  for (size_t i = 6; i < taken.size(); ++i) EXPECT_EQ(taken[i], taken[i - 6]) << i;
+  // Those of another size count as much.
+  lend_one_by_one(*arena, 192 * 1024, 1);
+  EXPECT_EQ(std::count(first.begin(), first.end(), arena->reserve(32 * 1024)->index()), 1);
+}
+
+TEST_P(ArenaTest, OfThoseThatHaveRestedTheNewestIsTakenAndOfOthersTheLastOne) {
+  const auto arena = make();
+  const std::vector<uint32_t> taken = lend_one_by_one(*arena, 1000, 3);
+  EXPECT_EQ(std::set<uint32_t>(taken.begin(), taken.end()).size(), 3u);
+  lend_one_by_one(*arena, 256 * 1024, 1);
+  {
+    const SlotRef slot = arena->reserve(1000).value();
+    EXPECT_EQ(slot.index(), taken.back());
+  }
+  EXPECT_EQ(arena->reserve(1000)->index(), taken.back()) << "not lent this time";
+}
+
+TEST_P(ArenaTest, AFullArenaTakesWhatHasNotRestedYet) {
+  const auto arena = make(size_t{64} << 20);
+  const size_t large = size_t{1} << 20;
+  std::vector<SlotRef> held;
+  const uint32_t lent = lend_one_by_one(*arena, 1000, 1).front();
+  for (;;) {
+    Result<SlotRef> slot = arena->reserve(large);
+    if (!slot.ok()) break;
+    held.push_back(std::move(slot).value());
+  }
+  for (size_t bytes = large; bytes >= 2048; bytes /= 2) {
+    for (Result<SlotRef> slot = arena->reserve(bytes); slot.ok(); slot = arena->reserve(bytes)) {
+      held.push_back(std::move(slot).value());
+    }
+  }
+  // There may be room for one more of that size.
+  held.push_back(arena->reserve(1000).value());
+  if (held.back().index() != lent) held.push_back(arena->reserve(1000).value());
+  EXPECT_EQ(held.back().index(), lent);
+  EXPECT_FALSE(arena->reserve(1000).ok());
 }
 
 TEST_P(ArenaTest, AFullArenaSaysSoAndRecovers) {
