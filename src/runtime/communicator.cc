@@ -75,7 +75,7 @@ Result<Communicator> create_on(const std::shared_ptr<Progress>& progress, int ra
   }
   std::vector<int> hosts = meeting.host_of;
   auto wires = named_or_found(std::move(topology).value(), hosts);
-  const SliceLimits limits = slice_limits(options, carrier_of(meeting.carriers), places.size());
+  const SliceLimits limits = slice_limits(options, meeting.carriers);
   auto member = std::make_shared<Member>(progress, meeting.group, rank, std::move(places), limits,
                                          false, std::move(wires));
   member->host_of = std::move(hosts);

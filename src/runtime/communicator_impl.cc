@@ -206,7 +206,7 @@ Result<Communicator> CommunicatorImpl::split(int color, int key) {
   std::vector<int> hosts = hosts_of_part(member_->host_of, old_ranks);
   std::vector<RankCarrier> carriers = carriers_of_part(member_->carriers, old_ranks);
   // As a group has them that met as one: the same messages, and a tuning that holds for both.
-  const SliceLimits limits = slice_limits(options_, carrier_of(carriers), old_ranks.size());
+  const SliceLimits limits = slice_limits(options_, carriers);
   auto member = std::make_shared<Member>(progress_, group, new_rank, std::move(places), limits,
                                          false, topology_of_hosts(hosts));
   member->host_of = std::move(hosts);

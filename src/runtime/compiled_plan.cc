@@ -50,6 +50,15 @@ void set_geometry(const SliceLimits& limits, size_t chunk_values, size_t flows,
   plan.window = static_cast<uint32_t>(std::clamp<size_t>(slices, 1, in_flight));
 }
 
+SliceLimits for_values(const SliceLimits& limits, const PlanRequest& request, const Codec& codec) {
+  const bool is_plain = request.kind == PlanKind::kTwoStep && codec.wire_is_values();
+  if (!is_plain || limits.plain_slice_bytes == 0) return limits;
+  SliceLimits own = limits;
+  own.slice_bytes = own.least_slice_bytes = limits.plain_slice_bytes;
+  own.window_bytes = limits.plain_window_bytes;
+  return own;
+}
+
 // Where flows share ports, less than the memory of a call is enough, and quicker.
 SliceLimits within_ports(const SliceLimits& limits, const PlanRequest& request, size_t flows) {
   const size_t of_flow = flow_bytes_max(request.topology, request.collective, request.kind);
@@ -242,7 +251,8 @@ Result<std::shared_ptr<const CompiledPlan>> compile_plan(const PlanRequest& requ
     chunk_values = std::max(chunk_values, range.end - range.begin);
   }
   const size_t flows = std::max<size_t>(source.incoming_flows_max, 1);
-  set_geometry(within_ports(limits, request, flows), chunk_values, flows, *plan);
+  const SliceLimits own = for_values(limits, request, *plan->codec);
+  set_geometry(within_ports(own, request, flows), chunk_values, flows, *plan);
   const std::vector<Step>& steps = source.steps[static_cast<size_t>(rank)];
   // Steps grouped by chunk, in the order in which this rank first meets each chunk: the plan's way
   // of spreading load.

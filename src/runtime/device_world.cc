@@ -158,8 +158,7 @@ Result<DeviceWorldImpl::Place> DeviceWorldImpl::find_or_make_place(const KeyedCa
   const std::vector<RankCarrier> carriers = carriers_of_part(meeting_.carriers, processes);
   auto member = std::make_shared<Member>(
       progress_, group, static_cast<int>(own - call.group.begin()), std::move(places),
-      slice_limits(options_, carrier_of(carriers), call.group.size()), true,
-      topology_of_hosts(hosts));
+      slice_limits(options_, carriers), true, topology_of_hosts(hosts));
   member->host_of = std::move(hosts);
   tell_carriers(*member, carriers);
   member->flatten.set_every(options_.flatten_every);

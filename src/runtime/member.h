@@ -40,10 +40,14 @@ struct RankPlace {
 
 // What a rank's messages are carried by, as the meeting of its group found it.
 struct RankCarrier {
-  int host = 0;           // as Meeting::host_of, whatever a topology says of hosts
-  bool over_tcp = false;  // it takes TCP alone
-  std::string cpus;       // on which it may run (platform/cpu_count.h); empty: unknown
+  int host = 0;            // as Meeting::host_of, whatever a topology says of hosts
+  bool over_tcp = false;   // it takes TCP alone
+  std::string cpus;        // on which it may run (platform/cpu_count.h); empty: unknown
+  size_t cache_bytes = 0;  // of its last-level cache; 0: unknown
 };
+
+// How many ranks a CPU may reach each other's arrays: eight of two cores gain nothing, or lose.
+inline constexpr int kReachingRanksOfACpuMax = 2;
 
 // Ranks of one host, and the CPUs on which they may run.
 struct HostShare {

@@ -22,8 +22,6 @@ namespace {
 // to 1.06, 0.91 to 1.15 with half as much.
 constexpr size_t kChunkBytesMinOfTwo = size_t{128} * 1024;
 constexpr size_t kChunkBytesMin = size_t{256} * 1024;
-// Eight ranks of two cores gain nothing, or lose.
-constexpr int kRanksOfACpuMax = 2;
 // Of one array, read, added up and written at a time, between two looks at the links. What is read
 // of all peers together stays in a core's own cache. Two and four ranks of 16 MiB take 0.59 and
 // 0.65 with this, 0.59 and 0.71 with half as much, 0.66 and 0.66 with twice as much.
@@ -62,7 +60,7 @@ bool Operation::is_worth_reaching() const {
   const size_t room = member_->cache_bytes / 4;
   const size_t least = size == 2 ? kChunkBytesMinOfTwo : kChunkBytesMin;
   if (bytes < size * least || arrays * bytes >= room / size) return false;
-  return member_->size() <= kRanksOfACpuMax * member_->host_cpus;
+  return member_->size() <= kReachingRanksOfACpuMax * member_->host_cpus;
 }
 
 // Peers show their doors with the first such call, so that the second is the first that can.

@@ -178,6 +178,7 @@ Status read_addresses(const Transport& transport, Meeting& meeting) {
   for (size_t i = 0; i < hosts.size(); ++i) {
     meeting.carriers[i].host = meeting.host_of[i];
     meeting.carriers[i].cpus = transport.cpus_of(meeting.addresses[i]);
+    meeting.carriers[i].cache_bytes = transport.cache_bytes_of(meeting.addresses[i]);
   }
   return {};
 }
@@ -259,13 +260,17 @@ HostShare most_crowded(std::span<const RankCarrier> members) {
   return most;
 }
 
+size_t cache_bytes_together(std::span<const RankCarrier> members) {
+  if (carrier_of(members) != GroupCarrier::kMemory) return 0;
+  return std::ranges::min(members, {}, &RankCarrier::cache_bytes).cache_bytes;
+}
+
 void tell_carriers(Member& member, std::span<const RankCarrier> members) {
   member.ranks_of_host = ranks_together(members, member.rank);
   member.host_cpus = cpus_together(members);
   member.most_crowded = most_crowded(members);
   member.cpu_each = has_cpu_each(members, member.rank);
-  const bool by_memory = carrier_of(members) == GroupCarrier::kMemory;
-  member.cache_bytes = by_memory ? last_level_cache_bytes() : 0;
+  member.cache_bytes = cache_bytes_together(members);
 }
 
 std::vector<RankCarrier> carriers_of_part(std::span<const RankCarrier> all,
@@ -296,6 +301,21 @@ SliceLimits slice_limits(const CommunicatorOptions& options, GroupCarrier carrie
   } else if (!wires && size > 2) {
     limits.window_bytes =
         std::min(limits.window_bytes, std::max(kWindowBytesWithinHost, size * kWindowBytesOfRank));
+  }
+  return limits;
+}
+
+SliceLimits slice_limits(const CommunicatorOptions& options, std::span<const RankCarrier> members) {
+  const size_t size = members.size();
+  SliceLimits limits = slice_limits(options, carrier_of(members), size);
+  const int cpus = cpus_together(members);
+  const bool is_crowd = cpus > 0 && static_cast<int>(size) > kReachingRanksOfACpuMax * cpus;
+  const bool holds_windows =
+      cache_bytes_together(members) / kCrowdCacheShare >= size * kWindowBytesOfCrowd;
+  if (is_crowd && holds_windows && options.slice_bytes == 0 &&
+      options.window_bytes >= kWindowBytesOfCrowd) {
+    limits.plain_slice_bytes = kSliceBytesOfCrowd;
+    limits.plain_window_bytes = kWindowBytesOfCrowd;
   }
   return limits;
 }

@@ -53,6 +53,10 @@ bool has_cpu_each(std::span<const RankCarrier> members, int rank);
 // their own. A host of which a member does not say its CPUs is taken to have one for each.
 HostShare most_crowded(std::span<const RankCarrier> members);
 
+// The smallest last-level cache of members that reach each other by memory alone; 0: they do not,
+// or one does not say.
+size_t cache_bytes_together(std::span<const RankCarrier> members);
+
 // Tells a member, whose group that is, how many share its host, what CPUs they have and what
 // cache.
 void tell_carriers(Member& member, std::span<const RankCarrier> members);
@@ -71,8 +75,11 @@ struct Meeting {
 std::vector<RankCarrier> carriers_of_part(std::span<const RankCarrier> all,
                                           std::span<const int> ranks);
 
-// How a group of `size` ranks cuts its messages.
+// How a group of `size` ranks cuts its messages, whatever their CPUs and caches.
 SliceLimits slice_limits(const CommunicatorOptions& options, GroupCarrier carrier, size_t size);
+
+// How a group with these members does.
+SliceLimits slice_limits(const CommunicatorOptions& options, std::span<const RankCarrier> members);
 
 // Publishes this member, waits for all others, compares versions and agreed options.
 // kTimeout names the first member that did not come; kDisagreement both values and both members.

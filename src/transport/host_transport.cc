@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "platform/cache_size.h"
 #include "platform/cpu_count.h"
 #include "platform/doorbell.h"
 #include "platform/host_identity.h"
@@ -39,6 +40,7 @@ class HostTransport final : public Transport, private Inbound::Policy, private O
   [[nodiscard]] Result<ProcessId> parse_peer(std::string_view address) const override;
   [[nodiscard]] std::string host_of(std::string_view address) const override;
   [[nodiscard]] std::string cpus_of(std::string_view address) const override;
+  [[nodiscard]] size_t cache_bytes_of(std::string_view address) const override;
   void admit(uint64_t group, const GroupToken& token) override { inbound_.admit(group, token); }
   void forget(uint64_t group) override { inbound_.forget(group); }
   void connect(std::string_view address, uint64_t group, const GroupToken& token,
@@ -162,6 +164,7 @@ Status HostTransport::listen(const ListenOptions& options) {
   listen_for_sharing();
   own_.tcp = bound->to_string();
   own_.cpus = own_cpus();
+  own_.cache_bytes = last_level_cache_bytes();
   inbound_.add_listener(std::move(fd).value(), Carrier::kTcp);
   if (options.tcp_streams > 0) tcp_streams_ = options.tcp_streams;
   if (tcp_streams_ == 0) tcp_streams_ = kDefaultTcpStreams;
@@ -191,6 +194,11 @@ std::string HostTransport::host_of(std::string_view address) const {
 std::string HostTransport::cpus_of(std::string_view address) const {
   const Result<PeerAddress> parsed = parse_peer_address(address);
   return parsed.ok() ? parsed.value().cpus : std::string();
+}
+
+size_t HostTransport::cache_bytes_of(std::string_view address) const {
+  const Result<PeerAddress> parsed = parse_peer_address(address);
+  return parsed.ok() ? parsed.value().cache_bytes : 0;
 }
 
 void HostTransport::connect(std::string_view address, uint64_t group, const GroupToken& token,

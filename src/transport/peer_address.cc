@@ -10,6 +10,7 @@ namespace tersum {
 namespace {
 
 constexpr std::string_view kPrefix = "tersum:1;";
+constexpr size_t kCacheDigitsMax = 15;
 
 std::optional<uint64_t> parse_hex(std::string_view digits) {
   uint64_t value = 0;
@@ -27,6 +28,14 @@ std::optional<ProcessId> parse_id(std::string_view digits) {
   return ProcessId{*high, *low};
 }
 
+// 0 unless the text is a number of at most kCacheDigitsMax digits.
+size_t parse_cache_bytes(std::string_view digits) {
+  if (digits.empty() || digits.size() > kCacheDigitsMax) return 0;
+  size_t bytes = 0;
+  const char* const end = digits.data() + digits.size();
+  return std::from_chars(digits.data(), end, bytes).ptr == end ? bytes : 0;
+}
+
 }  // namespace
 
 std::string PeerAddress::to_string() const {
@@ -34,6 +43,7 @@ std::string PeerAddress::to_string() const {
   text += "id=" + process_name(id) + ";boot=" + boot + ";net=" + network + ";tcp=" + tcp;
   if (!unix_name.empty()) text += ";unix=" + unix_name;
   if (!cpus.empty()) text += ";cpus=" + cpus;
+  if (cache_bytes > 0) text += ";cache=" + std::to_string(cache_bytes);
   return text;
 }
 
@@ -69,6 +79,8 @@ Result<PeerAddress> parse_peer_address(std::string_view text) {
     } else if (name == "cpus") {
       // They only decide between plans: what says none is no reason to refuse a peer.
       if (are_cpus(value)) address.cpus = value;
+    } else if (name == "cache") {
+      address.cache_bytes = parse_cache_bytes(value);
     }
   }
   if (!has_id || address.tcp.empty()) return wrong;

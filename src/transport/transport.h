@@ -71,6 +71,8 @@ class Transport {
   // The CPUs of that host on which the process may run, as platform/cpu_count.h writes them; empty
   // where an address does not say.
   [[nodiscard]] virtual std::string cpus_of(std::string_view address) const = 0;
+  // What its last-level cache holds; 0 where an address does not say.
+  [[nodiscard]] virtual size_t cache_bytes_of(std::string_view address) const = 0;
 
   // From now on connections proving (group, token) are let in; until forget().
   virtual void admit(uint64_t group, const GroupToken& token) = 0;

@@ -162,6 +162,8 @@ std::string SimTransport::host_of(std::string_view address) const {
 
 std::string SimTransport::cpus_of(std::string_view) const { return state_->options.cpus; }
 
+size_t SimTransport::cache_bytes_of(std::string_view) const { return 0; }
+
 void SimTransport::admit(uint64_t group, const GroupToken& token) {
   admitted_.emplace_back(group, token);
 }

@@ -80,6 +80,7 @@ class SimTransport final : public Transport {
   [[nodiscard]] Result<ProcessId> parse_peer(std::string_view address) const override;
   [[nodiscard]] std::string host_of(std::string_view address) const override;
   [[nodiscard]] std::string cpus_of(std::string_view address) const override;
+  [[nodiscard]] size_t cache_bytes_of(std::string_view address) const override;
   void admit(uint64_t group, const GroupToken& token) override;
   void forget(uint64_t group) override;
   void connect(std::string_view address, uint64_t group, const GroupToken& token,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "codec/codec.h"
 #include "plan/flow_window.h"
@@ -16,12 +17,13 @@ namespace tersum {
 namespace {
 
 std::shared_ptr<const CompiledPlan> plan_of(const std::string& spec, size_t count,
-                                            const SliceLimits& limits) {
+                                            const SliceLimits& limits, int ranks = 2,
+                                            PlanKind kind = PlanKind::kTwoStep) {
   const Codec* codec = find_codec(spec, DataType::kFloat32, ReduceOp::kSum).value();
   PlanRequest request;
   request.collective = Collective::kAllReduce;
-  request.kind = PlanKind::kTwoStep;
-  request.size = 2;
+  request.kind = kind;
+  request.size = ranks;
   request.count = count;
   return compile_plan(request, *codec, 0, limits).value();
 }
@@ -130,6 +132,36 @@ TEST(SliceSize, ManyRanksOfOneHostKeepLittleInFlight) {
     EXPECT_EQ(slice_limits(options, carrier, 8).window_bytes, whole);
   }
   EXPECT_EQ(slice_limits({}, GroupCarrier::kWires, 8).window_bytes, whole);
+}
+
+TEST(SliceSize, ExactValuesOfACrowdTravelInFewerMessagesWhereItsCacheHoldsThem) {
+  constexpr size_t kMiB = 1 << 20;
+  const auto exact = [](int ranks, size_t cache_bytes, const char* cpus, PlanKind kind,
+                        const CommunicatorOptions& options = {}) {
+    const std::vector<RankCarrier> members(static_cast<size_t>(ranks),
+                                           {0, false, cpus, cache_bytes});
+    return plan_of("exact", size_t{1} << 22, slice_limits(options, members), ranks, kind);
+  };
+  constexpr PlanKind kDirect = PlanKind::kTwoStep;
+  const auto slice_bytes = [](const auto& plan) { return plan->slice_values * sizeof(float); };
+  EXPECT_EQ(slice_bytes(exact(8, 260 * kMiB, "3", kDirect)), 128u * 1024);
+  EXPECT_LE(slice_bytes(exact(8, 255 * kMiB, "3", kDirect)), 64u * 1024) << "eight windows";
+  EXPECT_LE(slice_bytes(exact(8, 0, "3", kDirect)), 64u * 1024) << "unknown";
+  EXPECT_LE(slice_bytes(exact(4, 260 * kMiB, "3", kDirect)), 64u * 1024) << "two ranks a CPU";
+  EXPECT_LE(slice_bytes(exact(8, 260 * kMiB, "", kDirect)), 64u * 1024) << "no CPUs known";
+  EXPECT_LE(slice_bytes(exact(8, 260 * kMiB, "3", PlanKind::kRing)), 64u * 1024);
+  CommunicatorOptions options;
+  options.slice_bytes = 32 * 1024;
+  EXPECT_LE(slice_bytes(exact(8, 260 * kMiB, "3", kDirect, options)), 32u * 1024);
+  options = {};
+  options.window_bytes = kMiB;
+  EXPECT_LE(slice_bytes(exact(8, 260 * kMiB, "3", kDirect, options)), 64u * 1024);
+  std::vector<RankCarrier> members(8, {0, false, "3", 260 * kMiB});
+  EXPECT_GT(slice_limits({}, members).plain_slice_bytes, 0u);
+  members.back().cache_bytes = 32 * kMiB;
+  EXPECT_EQ(slice_limits({}, members).plain_slice_bytes, 0u) << "the same on all ranks";
+  members.back() = {0, true, "3", 260 * kMiB};
+  EXPECT_EQ(slice_limits({}, members).plain_slice_bytes, 0u) << "over TCP";
 }
 
 TEST(SliceSize, FollowsWhatCarriesTheGroupOrThePart) {

@@ -4,6 +4,7 @@
 #include <random>
 #include <thread>
 
+#include "platform/cache_size.h"
 #include "platform/cpu_count.h"
 #include "platform/stream_socket.h"
 #include "transport/endpoint.h"
@@ -84,6 +85,24 @@ TEST(HostTransport, KnowsWhoIsOnOneHost) {
     *field = before;
   }
   EXPECT_NE(a.transport->host_of("no address"), here);
+}
+
+TEST(HostTransport, SaysHowMuchItsCacheHolds) {
+  const Endpoint a;
+  const std::string own = a.transport->address();
+  EXPECT_EQ(a.transport->cache_bytes_of(own), last_level_cache_bytes());
+  EXPECT_EQ(a.transport->cache_bytes_of("no address"), 0u);
+  PeerAddress address = parse_peer_address(own).value();
+  address.cache_bytes = 32 << 20;
+  EXPECT_EQ(a.transport->cache_bytes_of(address.to_string()), size_t{32} << 20);
+  address.cache_bytes = 0;  // as of an earlier version
+  const std::string silent = address.to_string();
+  EXPECT_EQ(silent.find("cache"), std::string::npos);
+  for (const char* const field : {"", ";cache=", ";cache=-1", ";cache=1K", ";cache= 1",
+                                  ";cache=1000000000000000", ";cache=0x10"}) {
+    EXPECT_EQ(a.transport->cache_bytes_of(silent + field), 0u) << field;
+    EXPECT_TRUE(a.transport->parse_peer(silent + field).ok()) << field;
+  }
 }
 
 TEST(HostTransport, SaysOnWhichCpusItMayRun) {
