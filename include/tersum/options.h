@@ -121,7 +121,8 @@ struct CommunicatorOptions {
   int tcp_streams = 0;
   // Payload of one message at most, in bytes (agreed). 0 takes the measured best: 64 KiB in shared
   // memory, 63 KiB over TCP, but 252 KiB and 258,048 values between two ranks of one host, and
-  // between hosts no more than 64,512 values. TERSUM_SLICE_BYTES comes first.
+  // between hosts no more than 64,512 values (ranks that share CPUs: docs/tuning.md).
+  // TERSUM_SLICE_BYTES comes first.
   size_t slice_bytes = 0;
   // Rules for what calls leave open (agreed), "all_reduce:64k-inf:int8/128:*,…": docs/tuning.md.
   // Empty takes the environment's TERSUM_TUNE.

@@ -53,7 +53,8 @@ class Communicator(MoveCalls, LearnedState):
         ``TERSUM_STREAMS`` comes first.
     :param slice_bytes: largest message; 0 takes the measured best (64 KiB in shared memory, 63 KiB
         over TCP, but 252 KiB and 258,048 values between two ranks of one host, and between hosts
-        at most 64,512 values). All ranks must agree. ``TERSUM_SLICE_BYTES`` comes first.
+        at most 64,512 values; of ranks that share CPUs see docs/tuning.md). All ranks must agree.
+        ``TERSUM_SLICE_BYTES`` comes first.
     :param window_bytes: memory one call may have in flight; 0 takes the default. More than two
         ranks of one host take less, unless ``slice_bytes`` is given. Agreed, too.
     :param trace_file: where this process writes a trace for Perfetto when it ends; ``TERSUM_TRACE``

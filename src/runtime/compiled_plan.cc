@@ -51,10 +51,11 @@ void set_geometry(const SliceLimits& limits, size_t chunk_values, size_t flows,
 }
 
 SliceLimits for_values(const SliceLimits& limits, const PlanRequest& request, const Codec& codec) {
-  const bool is_plain = request.kind == PlanKind::kTwoStep && codec.wire_is_values();
-  if (!is_plain || limits.plain_slice_bytes == 0) return limits;
+  const bool is_direct_sum =
+      request.collective == Collective::kAllReduce && request.kind == PlanKind::kTwoStep;
+  if (limits.plain_slice_bytes == 0 || !is_direct_sum || !codec.wire_is_values()) return limits;
   SliceLimits own = limits;
-  own.slice_bytes = own.least_slice_bytes = limits.plain_slice_bytes;
+  own.slice_bytes = limits.plain_slice_bytes;
   own.window_bytes = limits.plain_window_bytes;
   return own;
 }

@@ -18,8 +18,8 @@ namespace tersum {
 namespace {
 
 // A chunk of less is copied twice in the time of two system calls a peer. With this two ranks take
-// 0.79 to 0.86 of the time of messages, 0.96 to 1.04 with half as much, and more ranks 0.83
-// to 1.06, 0.91 to 1.15 with half as much.
+// 0.79 to 0.86 of the time of messages, 0.96 to 1.04 with half as much, and four 0.83 to 1.08, 0.91
+// to 1.15 with half as much.
 constexpr size_t kChunkBytesMinOfTwo = size_t{128} * 1024;
 constexpr size_t kChunkBytesMin = size_t{256} * 1024;
 // Of one array, read, added up and written at a time, between two looks at the links. What is read

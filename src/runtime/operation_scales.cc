@@ -53,6 +53,8 @@ SliceLimits Operation::scale_limits() const {
   const size_t wanted = kValuesPerSlice / values_per_scale(*sums_) * sizeof(uint16_t);
   limits.slice_bytes = std::min(limits.slice_bytes, wanted);
   limits.least_slice_bytes = limits.slice_bytes;
+  limits.plain_slice_bytes = 0;
+  limits.plain_window_bytes = 0;
   return limits;
 }
 

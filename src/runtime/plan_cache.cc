@@ -24,7 +24,8 @@ uint64_t digest_of(const PlanRequest& request, const Codec& asked, const SliceLi
         static_cast<uint64_t>(request.root), uint64_t{std::hash<const Codec*>()(&asked)},
         uint64_t{limits.slice_bytes}, uint64_t{limits.window_bytes},
         uint64_t{limits.least_slice_bytes}, uint64_t{limits.slice_values},
-        uint64_t{limits.segment_bytes}}) {
+        uint64_t{limits.segment_bytes}, uint64_t{limits.plain_slice_bytes},
+        uint64_t{limits.plain_window_bytes}}) {
     digest = mix_bits(digest ^ mix_bits(number + 1));
   }
   return digest;

@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "plan/host_topology.h"
-#include "platform/cache_size.h"
 #include "platform/cpu_count.h"
 #include "platform/system_clock.h"
 #include "runtime/group_id.h"
@@ -262,7 +261,7 @@ HostShare most_crowded(std::span<const RankCarrier> members) {
 
 size_t cache_bytes_together(std::span<const RankCarrier> members) {
   if (carrier_of(members) != GroupCarrier::kMemory) return 0;
-  return std::ranges::min(members, {}, &RankCarrier::cache_bytes).cache_bytes;
+  return std::ranges::min_element(members, {}, &RankCarrier::cache_bytes)->cache_bytes;
 }
 
 void tell_carriers(Member& member, std::span<const RankCarrier> members) {
@@ -284,7 +283,8 @@ std::vector<RankCarrier> carriers_of_part(std::span<const RankCarrier> all,
   return part;
 }
 
-SliceLimits slice_limits(const CommunicatorOptions& options, GroupCarrier carrier, size_t size) {
+SliceLimits limits_by_carrier(const CommunicatorOptions& options, GroupCarrier carrier,
+                              size_t size) {
   const bool wires = carrier == GroupCarrier::kWires;
   const bool memory = carrier == GroupCarrier::kMemory;
   SliceLimits limits;
@@ -307,12 +307,14 @@ SliceLimits slice_limits(const CommunicatorOptions& options, GroupCarrier carrie
 
 SliceLimits slice_limits(const CommunicatorOptions& options, std::span<const RankCarrier> members) {
   const size_t size = members.size();
-  SliceLimits limits = slice_limits(options, carrier_of(members), size);
+  SliceLimits limits = limits_by_carrier(options, carrier_of(members), size);
   const int cpus = cpus_together(members);
   const bool is_crowd = cpus > 0 && static_cast<int>(size) > kReachingRanksOfACpuMax * cpus;
-  const bool holds_windows =
+  // Two slices of each of an all_reduce's flows.
+  const bool window_holds_slices = 4 * (size - 1) * kSliceBytesOfCrowd <= kWindowBytesOfCrowd;
+  const bool cache_holds_windows =
       cache_bytes_together(members) / kCrowdCacheShare >= size * kWindowBytesOfCrowd;
-  if (is_crowd && holds_windows && options.slice_bytes == 0 &&
+  if (is_crowd && window_holds_slices && cache_holds_windows && options.slice_bytes == 0 &&
       options.window_bytes >= kWindowBytesOfCrowd) {
     limits.plain_slice_bytes = kSliceBytesOfCrowd;
     limits.plain_window_bytes = kWindowBytesOfCrowd;

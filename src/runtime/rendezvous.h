@@ -76,7 +76,8 @@ std::vector<RankCarrier> carriers_of_part(std::span<const RankCarrier> all,
                                           std::span<const int> ranks);
 
 // How a group of `size` ranks cuts its messages, whatever their CPUs and caches.
-SliceLimits slice_limits(const CommunicatorOptions& options, GroupCarrier carrier, size_t size);
+SliceLimits limits_by_carrier(const CommunicatorOptions& options, GroupCarrier carrier,
+                              size_t size);
 
 // How a group with these members does.
 SliceLimits slice_limits(const CommunicatorOptions& options, std::span<const RankCarrier> members);

@@ -12,7 +12,8 @@
 // payload bytes only, between the commit of a slot and their release message). Invariants: a slot's
 // bytes are written by this process only before its first send. A slot is free when the last
 // SlotRef has gone. No allocation from the heap after a size class has been used to the same depth
-// once.
+// once, and, of slots that peers read, until 192 KiB of them have been given back. So a size class
+// keeps up to 192 KiB and a slot more than was ever in use at once.
 #pragma once
 
 #include <cstddef>
@@ -73,7 +74,7 @@ class Arena {
   [[nodiscard]] size_t capacity_bytes() const { return memory_.bytes(); }
   [[nodiscard]] std::byte* base() const { return memory_.base(); }
   // Says that a peer reads this slot in place, until it is free again.
-  void lend(const SlotRef& slot) { slots_[slot.index()].is_lent = true; }
+  void lend(const SlotRef& slot);
 
   // Byte offset of a slot from base(): what a shared-memory peer is told.
   [[nodiscard]] size_t offset(const SlotRef& slot) const;
@@ -95,13 +96,15 @@ class Arena {
   };
   // The free slots of a size class.
   struct Shelf {
-    uint32_t newest = kNoSlot;  // of those that may be taken; the others follow by age
+    uint32_t newest = kNoSlot;  // the first to be taken; others follow
     uint32_t oldest_resting = kNoSlot;
     uint32_t newest_resting = kNoSlot;
   };
   Arena() = default;
   Result<uint32_t> take_slot(size_t size_class);
-  Result<uint32_t> make_slot(size_t size_class);
+  [[nodiscard]] size_t next_offset(size_t size_class) const;
+  [[nodiscard]] bool has_room(size_t size_class) const;
+  uint32_t make_slot(size_t size_class);
   void wake_oldest(Shelf& shelf);
   void put_to_rest(uint32_t index);
   void add_reference(uint32_t index) { ++slots_[index].references; }

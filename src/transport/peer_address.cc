@@ -77,7 +77,7 @@ Result<PeerAddress> parse_peer_address(std::string_view text) {
     } else if (name == "unix") {
       address.unix_name = value.substr(0, 100);
     } else if (name == "cpus") {
-      // They only decide between plans: what says none is no reason to refuse a peer.
+      // They only decide how calls go: what says none is no reason to refuse a peer.
       if (are_cpus(value)) address.cpus = value;
     } else if (name == "cache") {
       address.cache_bytes = parse_cache_bytes(value);

@@ -143,13 +143,12 @@ void Cluster::meet_by_stepping() {
     }
     std::vector<int> hosts = number_hosts(names);
     topology = named_or_found(std::move(topology), hosts);
-    const SliceLimits limits = slice_limits(options, GroupCarrier::kWires, places.size());
+    const SliceLimits limits = limits_by_carrier(options, GroupCarrier::kWires, places.size());
     auto member = std::make_shared<Member>(process, kGroup, rank, std::move(places), limits, false,
                                            std::move(topology));
     for (const int host : hosts) member->carriers.push_back({host, false, options_.network.cpus});
     member->host_of = std::move(hosts);
     tell_carriers(*member, member->carriers);
-    member->cache_bytes = 0;  // whatever machine runs the tests
     process->node().register_member(member);
     at(rank) = Communicator(std::make_shared<CommunicatorImpl>(process, member, options, false));
   }

@@ -209,7 +209,13 @@ uint64_t placed_by(int ranks, size_t count) {
   return placed_bytes() - before;
 }
 
-TEST(ReachedArrays, AreNotOfShortChunks) { EXPECT_EQ(placed_by(2, 64 * kKiB - 1), 0u); }
+// 128 KiB for each of two ranks, 256 KiB for each of more.
+TEST(ReachedArrays, AreNotOfShortChunks) {
+  EXPECT_EQ(placed_by(2, 64 * kKiB - 1), 0u);
+  EXPECT_EQ(placed_by(3, 3 * 64 * kKiB - 1), 0u);
+  EXPECT_EQ(placed_by(2, 64 * kKiB) > 0, has_place_for(2));
+  EXPECT_EQ(placed_by(3, 3 * 64 * kKiB) > 0, has_place_for(3));
+}
 
 TEST(ReachedArrays, AreNotOfManyRanksOnFewCpus) {
   const int ranks = 2 * count_cpus(own_cpus()) + 1;

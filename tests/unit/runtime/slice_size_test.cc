@@ -47,7 +47,7 @@ constexpr const char* kSpecs[] = {"exact",
 void expect_slices(GroupCarrier carrier, size_t bytes_max) {
   for (const char* spec : kSpecs) {
     for (const size_t count : {size_t{1} << 18, size_t{1} << 22}) {
-      const size_t bytes = slice_bytes_of(spec, count, slice_limits({}, carrier, 3));
+      const size_t bytes = slice_bytes_of(spec, count, limits_by_carrier({}, carrier, 3));
       EXPECT_LE(bytes, bytes_max) << spec << ' ' << count;
       EXPECT_GT(bytes, bytes_max * 9 / 10) << spec << ' ' << count;
     }
@@ -65,7 +65,7 @@ TEST(SliceSize, OnLoopbackFitsASegment) {
 
 TEST(SliceSize, OfTwoRanksOfAHostIsASixteenthOfAChunk) {
   for (const GroupCarrier carrier : {GroupCarrier::kMemory, GroupCarrier::kLoopback}) {
-    const SliceLimits limits = slice_limits({}, carrier, 2);
+    const SliceLimits limits = limits_by_carrier({}, carrier, 2);
     const bool segments = carrier == GroupCarrier::kLoopback;
     const auto exact = [&](size_t count) { return slice_bytes_of("exact", count, limits); };
     EXPECT_EQ(exact(size_t{1} << 18), segments ? 63u * 1024 : 64u * 1024);  // chunks of 512 KiB
@@ -80,20 +80,20 @@ TEST(SliceSize, OfTwoRanksOfAHostIsASixteenthOfAChunk) {
 }
 
 TEST(SliceSize, OnWiresIsASixteenthOfAShortChunk) {
-  const SliceLimits limits = slice_limits({}, GroupCarrier::kWires, 2);
+  const SliceLimits limits = limits_by_carrier({}, GroupCarrier::kWires, 2);
   EXPECT_EQ(slice_bytes_of("exact", size_t{1} << 18, limits), 32u * 1024);  // chunks of 512 KiB
   EXPECT_EQ(slice_bytes_of("exact", size_t{1} << 13, limits), 8u * 1024);   // of 16 KiB
 }
 
 TEST(SliceSize, OnWiresHoldsNoMoreValuesThanLinksMayWaitFor) {
-  const SliceLimits limits = slice_limits({}, GroupCarrier::kWires, 2);
+  const SliceLimits limits = limits_by_carrier({}, GroupCarrier::kWires, 2);
   EXPECT_EQ(slice_bytes_of("int4/128", size_t{1} << 24, limits), 64'512u / 128 * 66);
   EXPECT_EQ(slice_bytes_of("exact", size_t{1} << 24, limits), 63u * 1024);
 }
 
 // A place of the window is gone through at the end of each call.
 TEST(SliceSize, AWindowIsNoLargerThanWhatThereIsToSend) {
-  const SliceLimits limits = slice_limits({}, GroupCarrier::kMemory, 2);
+  const SliceLimits limits = limits_by_carrier({}, GroupCarrier::kMemory, 2);
   EXPECT_EQ(plan_of("exact", 256, limits)->window, 1U);
   EXPECT_EQ(plan_of("exact", 0, limits)->window, 1U);
   EXPECT_EQ(plan_of("exact", size_t{5} << 15, limits)->window, 5U);   // chunks of 320 KiB
@@ -105,7 +105,7 @@ TEST(SliceSize, IsWhatTheProgramNames) {
   options.slice_bytes = 256 * 1024;
   for (const GroupCarrier carrier :
        {GroupCarrier::kWires, GroupCarrier::kLoopback, GroupCarrier::kMemory}) {
-    const SliceLimits limits = slice_limits(options, carrier, 2);
+    const SliceLimits limits = limits_by_carrier(options, carrier, 2);
     const size_t bytes = slice_bytes_of("int4/128", size_t{1} << 24, limits);
     EXPECT_LE(bytes, 256u * 1024);
     EXPECT_GT(bytes, 255u * 1024);
@@ -116,7 +116,9 @@ TEST(SliceSize, IsWhatTheProgramNames) {
 TEST(SliceSize, ManyRanksOfOneHostKeepLittleInFlight) {
   const size_t whole = CommunicatorOptions().window_bytes;
   for (const GroupCarrier carrier : {GroupCarrier::kMemory, GroupCarrier::kLoopback}) {
-    const auto window = [&](size_t size) { return slice_limits({}, carrier, size).window_bytes; };
+    const auto window = [&](size_t size) {
+      return limits_by_carrier({}, carrier, size).window_bytes;
+    };
     EXPECT_EQ(window(1), whole);
     EXPECT_EQ(window(2), whole);
     EXPECT_EQ(window(3), 1536u * 1024);
@@ -126,12 +128,12 @@ TEST(SliceSize, ManyRanksOfOneHostKeepLittleInFlight) {
     for (const size_t size : {3, 8, 16, 40}) EXPECT_GE(window(size) / (4 * (size - 1)), 48u * 1024);
     CommunicatorOptions options;
     options.window_bytes = 1 << 20;
-    EXPECT_EQ(slice_limits(options, carrier, 8).window_bytes, options.window_bytes);
+    EXPECT_EQ(limits_by_carrier(options, carrier, 8).window_bytes, options.window_bytes);
     options.window_bytes = whole;
     options.slice_bytes = 1 << 20;
-    EXPECT_EQ(slice_limits(options, carrier, 8).window_bytes, whole);
+    EXPECT_EQ(limits_by_carrier(options, carrier, 8).window_bytes, whole);
   }
-  EXPECT_EQ(slice_limits({}, GroupCarrier::kWires, 8).window_bytes, whole);
+  EXPECT_EQ(limits_by_carrier({}, GroupCarrier::kWires, 8).window_bytes, whole);
 }
 
 TEST(SliceSize, ExactValuesOfACrowdTravelInFewerMessagesWhereItsCacheHoldsThem) {
@@ -140,10 +142,17 @@ TEST(SliceSize, ExactValuesOfACrowdTravelInFewerMessagesWhereItsCacheHoldsThem) 
                         const CommunicatorOptions& options = {}) {
     const std::vector<RankCarrier> members(static_cast<size_t>(ranks),
                                            {0, false, cpus, cache_bytes});
-    return plan_of("exact", size_t{1} << 22, slice_limits(options, members), ranks, kind);
+    return plan_of("exact", size_t{1} << 24, slice_limits(options, members), ranks, kind);
   };
   constexpr PlanKind kDirect = PlanKind::kTwoStep;
   const auto slice_bytes = [](const auto& plan) { return plan->slice_values * sizeof(float); };
+  EXPECT_EQ(exact(8, 260 * kMiB, "3", kDirect)->window, 2u);
+  EXPECT_EQ(slice_bytes(exact(9, 1000 * kMiB, "3", kDirect)), 128u * 1024);
+  for (const int ranks : {10, 40}) {
+    EXPECT_EQ(exact(ranks, 100'000 * kMiB, "3", kDirect)->slice_values,
+              exact(ranks, 0, "3", kDirect)->slice_values)
+        << ranks << " ranks have no room for two slices of each flow";
+  }
   EXPECT_EQ(slice_bytes(exact(8, 260 * kMiB, "3", kDirect)), 128u * 1024);
   EXPECT_LE(slice_bytes(exact(8, 255 * kMiB, "3", kDirect)), 64u * 1024) << "eight windows";
   EXPECT_LE(slice_bytes(exact(8, 0, "3", kDirect)), 64u * 1024) << "unknown";
@@ -157,6 +166,10 @@ TEST(SliceSize, ExactValuesOfACrowdTravelInFewerMessagesWhereItsCacheHoldsThem) 
   options.window_bytes = kMiB;
   EXPECT_LE(slice_bytes(exact(8, 260 * kMiB, "3", kDirect, options)), 64u * 1024);
   std::vector<RankCarrier> members(8, {0, false, "3", 260 * kMiB});
+  for (const char* const spec : {"int8/128", "bf16"}) {
+    const auto coded = plan_of(spec, size_t{1} << 24, slice_limits({}, members), 8);
+    EXPECT_LE(coded->codec->wire_bytes(coded->slice_values), 64u * 1024) << spec;
+  }
   EXPECT_GT(slice_limits({}, members).plain_slice_bytes, 0u);
   members.back().cache_bytes = 32 * kMiB;
   EXPECT_EQ(slice_limits({}, members).plain_slice_bytes, 0u) << "the same on all ranks";

@@ -47,6 +47,7 @@ TEST_P(ArenaTest, SlotsAreLargeEnoughAlignedAndApart) {
       ASSERT_EQ(arena->base() + arena->offset(*slot), slot->bytes().data());
       const auto mark = static_cast<std::byte>(random());
       slot->bytes().front() = slot->bytes().back() = mark;
+      if (random() % 2 == 0) arena->lend(*slot);
       live.emplace_back(std::move(slot).value(), mark);
     }
   }
@@ -96,9 +97,15 @@ TEST_P(ArenaTest, WhatAPeerHasReadRestsUntilEnoughElseWasGivenBack) {
   const std::vector<uint32_t> first(taken.begin(), taken.begin() + 6);
   EXPECT_EQ(std::set<uint32_t>(first.begin(), first.end()).size(), 6u) << "192 KiB apart";
   for (size_t i = 6; i < taken.size(); ++i) EXPECT_EQ(taken[i], taken[i - 6]) << i;
-  // Those of another size count as much.
-  lend_one_by_one(*arena, 192 * 1024, 1);
-  EXPECT_EQ(std::count(first.begin(), first.end(), arena->reserve(32 * 1024)->index()), 1);
+}
+
+TEST_P(ArenaTest, WhatRestsWaitsForSlotsOfAnySize) {
+  const auto arena = make();
+  const std::vector<uint32_t> taken = lend_one_by_one(*arena, 32 * 1024, 3);
+  lend_one_by_one(*arena, 64 * 1024, 1);
+  EXPECT_EQ(arena->reserve(32 * 1024)->index() == taken.front(), false) << "160 KiB";
+  lend_one_by_one(*arena, 48 * 1024, 1);
+  EXPECT_EQ(lend_one_by_one(*arena, 32 * 1024, 1).front(), taken.front()) << "208 KiB";
 }
 
 TEST_P(ArenaTest, OfThoseThatHaveRestedTheNewestIsTakenAndOfOthersTheLastOne) {

@@ -193,6 +193,21 @@ TEST_P(ExchangeTest, AnUnreleasedPayloadHoldsUpNothing) {
   }
 }
 
+// What a peer has read where it lay is not the next to be written; what was copied is.
+TEST_P(ExchangeTest, OnlyWhatWasReadInPlaceRests) {
+  Endpoint a(listen_options());
+  Endpoint b(listen_options());
+  Link* link = link_up(a, b, GetParam().kind);
+  ASSERT_NE(link, nullptr);
+  for (const size_t bytes : {size_t{200}, size_t{1000}}) {
+    const uint32_t index = a.payload(pattern(1, bytes)).index();
+    link->send(data_header(0, bytes), a.payload(pattern(1, bytes)));
+    EXPECT_TRUE(poll_until({&a, &b}, [&] { return a.transport->arena().used_bytes() == 0; }));
+    const bool is_read_in_place = GetParam().kind == TransportKind::kSharedMemory && bytes > 256;
+    EXPECT_EQ(a.payload(pattern(2, bytes)).index() != index, is_read_in_place) << bytes;
+  }
+}
+
 // Who drives a link stops when there is no backlog: a header alone must count, too.
 TEST_P(ExchangeTest, WhatIsOnlyAHeaderIsBacklogUntilItHasLeft) {
   Endpoint a(listen_options());
