@@ -116,6 +116,8 @@ class Member {
   // On which the communicator's ranks may run, all of which are on one host; 0: there are several
   // hosts, or somebody does not say.
   int host_cpus = 0;
+  // Of the last-level cache of ranks that are all on one host; 0: they are not, or it is unknown.
+  size_t host_cache_bytes = 0;
   // Of the last-level cache of ranks that reach each other by memory alone; 0: they do not, or it
   // is unknown.
   size_t cache_bytes = 0;

@@ -259,9 +259,13 @@ HostShare most_crowded(std::span<const RankCarrier> members) {
   return most;
 }
 
-size_t cache_bytes_together(std::span<const RankCarrier> members) {
-  if (carrier_of(members) != GroupCarrier::kMemory) return 0;
+size_t cache_bytes_of_host(std::span<const RankCarrier> members) {
+  if (!is_one_host(members)) return 0;
   return std::ranges::min_element(members, {}, &RankCarrier::cache_bytes)->cache_bytes;
+}
+
+size_t cache_bytes_together(std::span<const RankCarrier> members) {
+  return carrier_of(members) == GroupCarrier::kMemory ? cache_bytes_of_host(members) : 0;
 }
 
 void tell_carriers(Member& member, std::span<const RankCarrier> members) {
@@ -270,6 +274,7 @@ void tell_carriers(Member& member, std::span<const RankCarrier> members) {
   member.most_crowded = most_crowded(members);
   member.cpu_each = has_cpu_each(members, member.rank);
   member.cache_bytes = cache_bytes_together(members);
+  member.host_cache_bytes = cache_bytes_of_host(members);
 }
 
 std::vector<RankCarrier> carriers_of_part(std::span<const RankCarrier> all,

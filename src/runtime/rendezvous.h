@@ -53,7 +53,11 @@ bool has_cpu_each(std::span<const RankCarrier> members, int rank);
 // their own. A host of which a member does not say its CPUs is taken to have one for each.
 HostShare most_crowded(std::span<const RankCarrier> members);
 
-// The smallest last-level cache of members that reach each other by memory alone; 0: they do not,
+// The smallest last-level cache of members that are all on one host; 0: they are not, or one does
+// not say.
+size_t cache_bytes_of_host(std::span<const RankCarrier> members);
+
+// The same of members that reach each other by memory alone; 0: they do not,
 // or one does not say.
 size_t cache_bytes_together(std::span<const RankCarrier> members);
 

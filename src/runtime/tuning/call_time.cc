@@ -31,7 +31,8 @@ std::optional<double> expected_seconds(const TuningTable& table, const CodingPla
   if (!cost.ok()) return std::nullopt;
   const Result<std::vector<CodecPrice>> prices = measured_codec_prices(place, plan);
   if (!prices.ok()) return std::nullopt;
-  return model_seconds(table.points(), plan, bytes, cost.value(), prices.value());
+  return model_seconds(table.points(), plan, bytes, cost.value(), prices.value(),
+                       table.cached_bytes());
 }
 
 std::optional<double> worked_out_seconds(const TuningTable& table, size_t count, int ranks,
@@ -50,7 +51,8 @@ std::optional<double> worked_out_seconds(const TuningTable& table, size_t count,
   const size_t both = codec.wire_bytes(count) + gathered.wire_bytes(count);
   const double wire_ratio = static_cast<double>(both) / (2 * static_cast<double>(float_bytes));
   const double seconds = coding_seconds_per_byte(coding.codec, place, plan);
-  return model_seconds(table.points(), plan, float_bytes, {wire_ratio, seconds}, prices);
+  return model_seconds(table.points(), plan, float_bytes, {wire_ratio, seconds}, prices,
+                       table.cached_bytes());
 }
 
 }  // namespace tersum

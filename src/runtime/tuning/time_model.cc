@@ -20,6 +20,11 @@ constexpr double kReach = 2;
 // ranks: eight send 1.75 times as much of each byte, which the points do not tell.
 constexpr double kHiddenSecondsPerByte = 1 / kDefaultRateBytesPerSecond;
 
+// What a byte costs out of the cache, over what it costs within: 2 and 4 ranks on two cores that
+// share 260 MiB, whose host has other guests, take 1.17 to 1.35 times as long for each byte between
+// 16 and 64 MiB as for one between 4 and 16, over loopback and in shared memory.
+constexpr double kPastCacheCost = 1.3;
+
 // Whether `plan` is such a one, which others have outlasted, or would have if there had been time
 // for larger sizes. Where ranks are not all neighbours only the plan of untuned calls, which is
 // kAuto in a table, is measured at every size for which there is time; elsewhere two_step and ring,
@@ -147,6 +152,18 @@ std::optional<double> seconds_as_others(Points points, Points own, double bytes)
   return on_line(low_ratio, low, high_ratio, high, ratio);
 }
 
+// The same, or by own sizes alone where there are no such ways.
+double seconds_by_growth(Points points, Points own, double bytes) {
+  const TuningPoint& end = own.back();
+  if (bytes <= size_of(end)) return end.seconds;
+  const double seconds = seconds_as_others(points, own, bytes).value_or(seconds_beyond(own, bytes));
+  return std::isfinite(seconds) ? std::max(seconds, end.seconds) : end.seconds;
+}
+
+size_t largest_of(Points points) {
+  return std::ranges::max_element(points, {}, &TuningPoint::bytes)->bytes;
+}
+
 struct Transport {
   double wire_ratio = 0;
   double seconds = 0;  // a measured time less its kernels' own
@@ -167,24 +184,28 @@ double transport_at(const std::vector<Transport>& known, double wire_ratio) {
 }  // namespace
 
 std::optional<double> model_seconds(std::span<const TuningPoint> points, const TuningWay& way,
-                                    size_t bytes) {
+                                    size_t bytes, size_t cached_bytes) {
   const Points own = points_of(points, way);
   if (own.empty()) return std::nullopt;
   const auto size = static_cast<double>(bytes);
   const TuningPoint& end = own.back();
   if (bytes <= end.bytes) return seconds_within(own, size);
   if (size > kReach * size_of(end) && has_been_outlasted(points, way.plan)) return std::nullopt;
-  const double seconds = seconds_as_others(points, own, size).value_or(seconds_beyond(own, size));
-  return std::isfinite(seconds) ? std::max(seconds, end.seconds) : end.seconds;
+  const double seconds = seconds_by_growth(points, own, size);
+  if (cached_bytes == 0 || bytes <= cached_bytes || largest_of(points) > cached_bytes) {
+    return seconds;
+  }
+  const double cached_s = seconds_by_growth(points, own, static_cast<double>(cached_bytes));
+  return seconds + (kPastCacheCost - 1) * std::max(seconds - cached_s, 0.0);
 }
 
 std::optional<double> model_seconds(std::span<const TuningPoint> points, PlanKind plan,
                                     size_t bytes, const CodecCost& codec,
-                                    std::span<const CodecPrice> prices) {
+                                    std::span<const CodecPrice> prices, size_t cached_bytes) {
   const auto size = static_cast<double>(bytes);
   std::vector<Transport> known;
   for (const CodecPrice& price : prices) {
-    const auto seconds = model_seconds(points, {price.codec, plan}, bytes);
+    const auto seconds = model_seconds(points, {price.codec, plan}, bytes, cached_bytes);
     if (!seconds) continue;
     known.push_back({price.cost.wire_ratio, *seconds - price.cost.seconds_per_byte * size});
   }

@@ -9,7 +9,8 @@
 //   beyond a way's last   it grows as other codecs of the plan did that were measured further,
 //                         those between which it lies by wire bytes
 //   beyond all sizes      each byte costs what the last measured ones did; where latency hid that,
-//                         what it costs two ranks at 1 Gbit/s
+//                         what it costs two ranks at 1 Gbit/s; out of a cache that all ranks share,
+//                         and in which all that was measured lay, 1.3 times as much
 //   a codec never seen    time = transport + coding. Transport, what measured times have beyond
 //                         their kernels' own, is linear in wire bytes from codec to codec
 //
@@ -56,15 +57,15 @@ struct CodecPrice {
 
 // The time of a way that was measured at some size; nullopt where it was not, or far beyond its
 // sizes for one_shot and for what the cost model brought in: what has lost by then is measured no
-// further. `points` are sorted by way, then
-// by size, no size of a way twice; `bytes` are the array's.
+// further. `points` are sorted by way, then by size, no size of a way twice; `bytes` are the
+// array's, and `cached_bytes` those of the largest that lies in a cache of all ranks; 0: unknown.
 std::optional<double> model_seconds(std::span<const TuningPoint> points, const TuningWay& way,
-                                    size_t bytes);
+                                    size_t bytes, size_t cached_bytes = 0);
 
 // The time of any codec by a measured plan; `prices` has the codecs of `points` that the model may
 // go by. nullopt where fewer than two of them were measured near that size.
 std::optional<double> model_seconds(std::span<const TuningPoint> points, PlanKind plan,
                                     size_t bytes, const CodecCost& codec,
-                                    std::span<const CodecPrice> prices);
+                                    std::span<const CodecPrice> prices, size_t cached_bytes = 0);
 
 }  // namespace tersum

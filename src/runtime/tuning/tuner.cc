@@ -447,7 +447,9 @@ Result<bool> Tuning::still_true(const TuningTable& table, size_t bytes, int roun
 
 Result<TuningTable> tune_group(const TuningRequest& request, const Clock& clock,
                                const RunCall& run_call) {
-  return Tuning(request, clock, run_call).run();
+  Result<TuningTable> table = Tuning(request, clock, run_call).run();
+  if (table.ok()) table.value().set_cached_bytes(request.cached_bytes);
+  return table;
 }
 
 }  // namespace tersum

@@ -29,6 +29,9 @@ struct TuningRequest {
   bool fresh = false;
   // All in all, looking at a known or cached table included.
   int64_t budget_ms = 200;
+  // Equal on all ranks: the largest array of which inputs and outputs of all ranks stay in a cache
+  // that they share; 0: they share none that is known.
+  size_t cached_bytes = 0;
 };
 
 // Runs one collective of the group and waits for it.

@@ -106,7 +106,7 @@ TuningTable::TuningTable(std::vector<TuningPoint> points) : points_(std::move(po
 }
 
 std::optional<double> TuningTable::seconds(const TuningWay& way, size_t bytes) const {
-  return model_seconds(points_, way, bytes);
+  return model_seconds(points_, way, bytes, cached_bytes_);
 }
 
 double TuningTable::exact_seconds(size_t wire_bytes) const {

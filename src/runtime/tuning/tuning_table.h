@@ -51,6 +51,9 @@ class TuningTable {
                                                       size_t exact_bytes);
 
   [[nodiscard]] const std::vector<TuningPoint>& points() const { return points_; }
+  // Of the group, not measured, so that it is not written: TuningRequest::cached_bytes.
+  void set_cached_bytes(size_t bytes) { cached_bytes_ = bytes; }
+  [[nodiscard]] size_t cached_bytes() const { return cached_bytes_; }
   [[nodiscard]] bool empty() const { return points_.empty(); }
 
   // One line per point, then one that says so; `key` says what it was measured for. parse gives an
@@ -60,6 +63,7 @@ class TuningTable {
 
  private:
   std::vector<TuningPoint> points_;  // by way, then by size
+  size_t cached_bytes_ = 0;
 };
 
 }  // namespace tersum

@@ -106,6 +106,23 @@ TEST(TimeModel, BeyondAllSizesItGrowsAsItsNeighboursDoThere) {
   EXPECT_NEAR(model_seconds(points, kRing, 16 * kMega).value(), 2 * exact, 1e-12);
 }
 
+// 2 ns a byte up to 4 MB, all of it in a cache that holds arrays of 8 MB.
+TEST(TimeModel, OutOfACacheThatHeldAllThatWasMeasuredAByteCostsMore) {
+  const auto points =
+      TuningTable({{kExact, kMega, 2e-3}, {kExact, 4 * kMega, 8e-3}, {kInt8, kMega, 1e-3}})
+          .points();
+  const auto seconds = [&](const TuningWay& way, size_t bytes, size_t cached_bytes) {
+    return model_seconds(points, way, bytes, cached_bytes).value();
+  };
+  EXPECT_NEAR(seconds(kExact, 8 * kMega, 8 * kMega), 16e-3, 1e-9);
+  EXPECT_NEAR(seconds(kExact, 16 * kMega, 8 * kMega), 16e-3 + 1.3 * 16e-3, 1e-9);
+  EXPECT_NEAR(seconds(kInt8, 16 * kMega, 8 * kMega), 8e-3 + 1.3 * 8e-3, 1e-9) << "as exact grows";
+  EXPECT_NEAR(seconds(kExact, 16 * kMega, 4 * kMega), 8e-3 + 1.3 * 24e-3, 1e-9);
+  EXPECT_NEAR(seconds(kExact, 16 * kMega, 3 * kMega), 32e-3, 1e-9) << "measured out of it, too";
+  EXPECT_NEAR(seconds(kExact, 16 * kMega, 0), 32e-3, 1e-9) << "unknown";
+  EXPECT_NEAR(seconds(kExact, 2 * kMega, kMega), 4e-3, 1e-9) << "within the sizes";
+}
+
 // int8 was seen from 64 KiB on, exact from 1 KiB and further: what int8 took of exact's time is
 // told by the sizes that both were seen at.
 TEST(TimeModel, GrowthIsComparedFromWhereBothBegin) {
