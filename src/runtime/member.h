@@ -98,6 +98,11 @@ class Member {
     return text;
   }
 
+  // Whether the group's ranks share a cache and have CPUs enough to gain by touching each other's
+  // arrays: the same on all of them, whatever the system lets them do.
+  [[nodiscard]] bool may_reach_arrays() const {
+    return cache_bytes > 0 && size() <= kReachingRanksOfACpuMax * host_cpus;
+  }
   [[nodiscard]] PlanGround ground() const { return {size(), topology.get(), host_cpus}; }
 
   const std::shared_ptr<Progress> progress;

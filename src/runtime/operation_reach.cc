@@ -60,7 +60,7 @@ bool Operation::is_worth_reaching() const {
   const size_t room = member_->cache_bytes / 4;
   const size_t least = size == 2 ? kChunkBytesMinOfTwo : kChunkBytesMin;
   if (bytes < size * least || arrays * bytes >= room / size) return false;
-  return member_->size() <= kReachingRanksOfACpuMax * member_->host_cpus;
+  return member_->may_reach_arrays();
 }
 
 // Peers show their doors with the first such call, so that the second is the first that can.

@@ -81,6 +81,11 @@ class Tuning {
   Status run_turn(const std::vector<TuningWay>& ways, size_t bytes, std::vector<double>& seconds);
   Status call(const TuningWay& way, size_t bytes);
   Status time_call(const TuningWay& way, size_t bytes, std::vector<double>& seconds);
+  [[nodiscard]] int calls_of(const TuningWay& way, size_t bytes) const {
+    const bool settles =
+        request_.reaches && bytes >= kReachingBytesMin && way.codec == first_way(bytes).codec;
+    return settles ? kReachingCallsInARow : calls_in_a_row(bytes);
+  }
   Status agree_on_largest(std::vector<double>& values);
   Status agree_on_times(std::vector<double>& seconds);
   Result<TuningTable> table_that_holds();
@@ -95,7 +100,10 @@ class Tuning {
   [[nodiscard]] double least_seconds_of(size_t i, const FewSeen& seen, double mean_s) const {
     if (i >= kProbeSizes.size()) return 0;
     const auto ways = static_cast<double>(few_ways(kProbeSizes[i], request_.ground));
-    return least_seconds_at(i, seen, ranks(), ways * mean_s);
+    const double least_s = least_seconds_at(i, seen, ranks(), ways * mean_s);
+    if (!request_.reaches || kProbeSizes[i] != kReachingBytesMin) return least_s;
+    // One of two ways begins to take several calls here.
+    return least_s * (kReachingCallsInARow + calls_in_a_row(kReachingBytesMin)) / 2;
   }
   // Less a little for what ranks agree on between the sizes.
   [[nodiscard]] double budget_s() const {
@@ -172,7 +180,7 @@ Status Tuning::time_call(const TuningWay& way, size_t bytes, std::vector<double>
 Status Tuning::run_turn(const std::vector<TuningWay>& ways, size_t bytes,
                         std::vector<double>& seconds) {
   for (const TuningWay& way : ways) {
-    for (int i = 1; i < calls_in_a_row(bytes); ++i) TERSUM_RETURN_IF_ERROR(call(way, bytes));
+    for (int i = 1; i < calls_of(way, bytes); ++i) TERSUM_RETURN_IF_ERROR(call(way, bytes));
     TERSUM_RETURN_IF_ERROR(time_call(way, bytes, seconds));
   }
   return {};
@@ -296,7 +304,8 @@ Status Tuning::measure(const Probe& probe, double turns_s) {
   size_t turns = 1;
   const double begun_s = elapsed_s_;
   // With two calls by which ranks agree: the last one has not been counted.
-  const auto calls = static_cast<double>(ways) * calls_in_a_row(probe.bytes);
+  double calls = 0;
+  for (const TuningWay& way : probe.ways) calls += calls_of(way, probe.bytes);
   if (!probe.is_single_look &&
       (kTurnsMin - 1 + 2 / calls) * probe.turn_s <= budget_s() - elapsed_s_) {
     TERSUM_RETURN_IF_ERROR(run_turns(probe, kTurnsMin - 1, seconds));

@@ -32,6 +32,9 @@ struct TuningRequest {
   // Equal on all ranks: the largest array of which inputs and outputs of all ranks stay in a cache
   // that they share; 0: they share none that is known.
   size_t cached_bytes = 0;
+  // Equal on all ranks: whether they reach each other's arrays, where exact values of large arrays
+  // take several calls in a row until their lines lie where they will.
+  bool reaches = false;
 };
 
 // Runs one collective of the group and waits for it.

@@ -21,6 +21,10 @@ inline constexpr std::array<size_t, 7> kProbeSizes = {1 << 10, 16 << 10, 64 << 1
 // Calls of one way in a row, of which the last is timed: programs call the same again and again,
 // and find its memory in the caches. From 4 MiB on it is not there in any case.
 inline int calls_in_a_row(size_t bytes) { return bytes < (4 << 20) ? 2 : 1; }
+// The same of exact values of ranks that reach each other's arrays: behind others, which write
+// past the caches, the first call of 16 MiB takes twice as long as the fifth.
+inline constexpr int kReachingCallsInARow = 4;
+inline constexpr size_t kReachingBytesMin = 4 << 20;
 // Turns before the first that counts, which also shows how long a turn takes: to warm up, where no
 // call before the timed one does.
 inline int turns_before(size_t bytes) { return calls_in_a_row(bytes) > 1 ? 0 : 1; }
