@@ -292,7 +292,7 @@ Status CommunicatorImpl::tune_locked(bool fresh, const RunCall& run_call) {
   request.ground = member_->ground();
   // Input and output of each rank, in half of it: other guests of a host have some of its cache.
   request.cached_bytes = member_->host_cache_bytes / 4 / static_cast<size_t>(member_->size());
-  request.reaches = member_->may_reach_arrays();
+  request.reached_bytes = member_->reach_room() / 2;
   request.key = tuning_key_;
   request.known = known.get();
   request.fresh = fresh;

@@ -98,10 +98,12 @@ class Member {
     return text;
   }
 
-  // Whether the group's ranks share a cache and have CPUs enough to gain by touching each other's
-  // arrays: the same on all of them, whatever the system lets them do.
-  [[nodiscard]] bool may_reach_arrays() const {
-    return cache_bytes > 0 && size() <= kReachingRanksOfACpuMax * host_cpus;
+  // A rank's arrays of a call that hold fewer bytes together may gain by being touched by others: 0
+  // where the group's ranks share no cache or have too few CPUs. The same on all of them, whatever
+  // the system lets them do.
+  [[nodiscard]] size_t reach_room() const {
+    const bool has_cpus = size() <= kReachingRanksOfACpuMax * host_cpus;
+    return has_cpus ? cache_bytes / 4 / static_cast<size_t>(size()) : 0;
   }
   [[nodiscard]] PlanGround ground() const { return {size(), topology.get(), host_cpus}; }
 
@@ -122,6 +124,7 @@ class Member {
   // hosts, or somebody does not say.
   int host_cpus = 0;
   // Of the last-level cache of ranks that are all on one host; 0: they are not, or it is unknown.
+  // Unset in a lane.
   size_t host_cache_bytes = 0;
   // Of the last-level cache of ranks that reach each other by memory alone; 0: they do not, or it
   // is unknown.

@@ -57,10 +57,8 @@ bool Operation::is_worth_reaching() const {
   const size_t bytes = request_.count * element_bytes(request_.type);
   const auto size = static_cast<size_t>(member_->size());
   const size_t arrays = request_.input == request_.output ? 1 : 2;
-  const size_t room = member_->cache_bytes / 4;
   const size_t least = size == 2 ? kChunkBytesMinOfTwo : kChunkBytesMin;
-  if (bytes < size * least || arrays * bytes >= room / size) return false;
-  return member_->may_reach_arrays();
+  return bytes >= size * least && arrays * bytes < member_->reach_room();
 }
 
 // Peers show their doors with the first such call, so that the second is the first that can.

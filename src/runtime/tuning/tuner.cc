@@ -7,6 +7,7 @@
 #include "base/median.h"
 #include "runtime/group_id.h"
 #include "runtime/tuning/tuning_cache.h"
+#include "runtime/tuning/tuning_codecs.h"
 #include "runtime/tuning/tuning_probes.h"
 
 namespace tersum {
@@ -81,10 +82,20 @@ class Tuning {
   Status run_turn(const std::vector<TuningWay>& ways, size_t bytes, std::vector<double>& seconds);
   Status call(const TuningWay& way, size_t bytes);
   Status time_call(const TuningWay& way, size_t bytes, std::vector<double>& seconds);
+  // In a row, of which the last is timed.
   [[nodiscard]] int calls_of(const TuningWay& way, size_t bytes) const {
-    const bool settles =
-        request_.reaches && bytes >= kReachingBytesMin && way.codec == first_way(bytes).codec;
+    const bool is_exact = way.codec == tuning_codecs().front();
+    // A ring reaches nothing, but is to be compared with what does.
+    const bool may_settle =
+        is_exact && (way.plan == PlanKind::kTwoStep || way.plan == PlanKind::kRing);
+    const bool settles = may_settle && bytes >= kReachingBytesMin && bytes < request_.reached_bytes;
     return settles ? kReachingCallsInARow : calls_in_a_row(bytes);
+  }
+  // A turn of the few ways over one call of each of the first two.
+  [[nodiscard]] double few_calls(const FewSeen& seen, size_t bytes) const {
+    const double exact_calls = calls_of(first_way(bytes), bytes);
+    return (exact_calls * seen.exact_s + calls_in_a_row(bytes) * seen.coded_s) /
+           (seen.exact_s + seen.coded_s);
   }
   Status agree_on_largest(std::vector<double>& values);
   Status agree_on_times(std::vector<double>& seconds);
@@ -92,6 +103,7 @@ class Tuning {
   Result<TuningTable> agreed_cache();
   Result<bool> holds(const TuningTable& table);
   [[nodiscard]] bool may_leap_over(size_t bytes) const;
+  [[nodiscard]] double rest_turn_s(const Probe& probe, const std::vector<TuningWay>& rest) const;
   [[nodiscard]] TuningWay first_way(size_t bytes) const {
     return probe_ways(bytes, request_.ground).front();
   }
@@ -101,9 +113,10 @@ class Tuning {
     if (i >= kProbeSizes.size()) return 0;
     const auto ways = static_cast<double>(few_ways(kProbeSizes[i], request_.ground));
     const double least_s = least_seconds_at(i, seen, ranks(), ways * mean_s);
-    if (!request_.reaches || kProbeSizes[i] != kReachingBytesMin) return least_s;
-    // One of two ways begins to take several calls here.
-    return least_s * (kReachingCallsInARow + calls_in_a_row(kReachingBytesMin)) / 2;
+    // That takes all ways to be called equally often.
+    const size_t bytes = kProbeSizes[i];
+    const double more = few_calls(seen, bytes) / few_calls(seen, seen.bytes);
+    return least_s * more * calls_in_a_row(seen.bytes) / calls_in_a_row(bytes);
   }
   // Less a little for what ranks agree on between the sizes.
   [[nodiscard]] double budget_s() const {
@@ -126,9 +139,10 @@ class Tuning {
   std::vector<Probe> probes_;
   std::vector<TuningPoint> points_;
   int64_t begun_ns_ = 0;
-  double elapsed_s_ = 0;   // agreed
-  double few_mean_s_ = 0;  // agreed: a call of the few ways, at the size that was looked at last
-  double to_come_s_ = 0;   // agreed: further turns of the sizes that are not looked at once only
+  double elapsed_s_ = 0;  // agreed
+  // Agreed: a turn of the few ways over their number, at the size that was looked at last.
+  double few_mean_s_ = 0;
+  double to_come_s_ = 0;  // agreed: further turns of the sizes that are not looked at once only
 };
 
 void Tuning::grow_arrays(size_t count) {
@@ -153,6 +167,19 @@ FewSeen Tuning::few_seen(const Probe& probe) const {
     seen.seconds_per_byte = more_s / static_cast<double>(probe.bytes - before->bytes);
   }
   return seen;
+}
+
+// What a turn of the other ways is taken to take. So far the probe has the few.
+double Tuning::rest_turn_s(const Probe& probe, const std::vector<TuningWay>& rest) const {
+  const auto more_s = [&](const TuningWay& way) {
+    return (calls_of(way, probe.bytes) - calls_in_a_row(probe.bytes)) * probe.first[0];
+  };
+  double few_s = probe.turn_s;
+  for (const TuningWay& way : probe.ways) few_s -= more_s(way);
+  const double mean_s = few_s / static_cast<double>(probe.ways.size());
+  double turn_s = rest_turn_seconds(rest, ranks(), few_seen(probe), mean_s);
+  for (const TuningWay& way : rest) turn_s += more_s(way);
+  return turn_s;
 }
 
 Status Tuning::call(const TuningWay& way, size_t bytes) {
@@ -180,7 +207,8 @@ Status Tuning::time_call(const TuningWay& way, size_t bytes, std::vector<double>
 Status Tuning::run_turn(const std::vector<TuningWay>& ways, size_t bytes,
                         std::vector<double>& seconds) {
   for (const TuningWay& way : ways) {
-    for (int i = 1; i < calls_of(way, bytes); ++i) TERSUM_RETURN_IF_ERROR(call(way, bytes));
+    const int calls = calls_of(way, bytes);
+    for (int i = 1; i < calls; ++i) TERSUM_RETURN_IF_ERROR(call(way, bytes));
     TERSUM_RETURN_IF_ERROR(time_call(way, bytes, seconds));
   }
   return {};
@@ -202,8 +230,7 @@ Status Tuning::look_at_all_sizes() {
     TERSUM_RETURN_IF_ERROR(look_at(probe, few));
     TERSUM_RETURN_IF_ERROR(look_again(probe, few, i + 1, to_come_s));
     few_mean_s_ = probe.turn_s / static_cast<double>(few_count);
-    const double rest_s =
-        least_seconds(probe.bytes, rest_turn_seconds(rest, ranks(), few_seen(probe), few_mean_s_));
+    const double rest_s = least_seconds(probe.bytes, rest_turn_s(probe, rest));
     const double next_s = least_seconds_of(i + 1, few_seen(probe), few_mean_s_);
     const double few_to_come_s = seconds_to_come(probe.turn_s);
     if (rest_fits(rest_s, next_s, budget_s() - elapsed_s_ - to_come_s - few_to_come_s)) {
@@ -435,6 +462,7 @@ Result<bool> Tuning::still_true(const TuningTable& table, size_t bytes, int roun
   if (!expected) return false;
   std::vector<double> first;
   TERSUM_RETURN_IF_ERROR(time_call(probe, bytes, first));
+  for (int i = 2; i < calls_of(probe, bytes); ++i) TERSUM_RETURN_IF_ERROR(call(probe, bytes));
   TERSUM_RETURN_IF_ERROR(agree_on_largest(first));
   const double affordable = kProbeRoundsSeconds / std::max(first[0], 1e-9);
   if (affordable < rounds) rounds = std::max(static_cast<int>(affordable), 1);

@@ -32,9 +32,10 @@ struct TuningRequest {
   // Equal on all ranks: the largest array of which inputs and outputs of all ranks stay in a cache
   // that they share; 0: they share none that is known.
   size_t cached_bytes = 0;
-  // Equal on all ranks: whether they reach each other's arrays, where exact values of large arrays
-  // take several calls in a row until their lines lie where they will.
-  bool reaches = false;
+  // Equal on all ranks: smaller arrays, an input and an output each, they may reach in each other's
+  // memory; 0: none. Exact values then take several calls in a row until their lines lie where they
+  // will. Sizes for which there is time for a single look only are not waited for so.
+  size_t reached_bytes = 0;
 };
 
 // Runs one collective of the group and waits for it.

@@ -38,6 +38,10 @@ struct Machine {
   double latency_s = 0;      // of every call, more than the above
   double waits_s = 0;        // of every call, up to so much more, evenly spread
   double colder = 1;         // as many times as long a call takes behind one of another way
+  size_t reached_bytes = 0;  // exact calls of less and of 4 MiB and more settle,
+  double unsettled = 1;      // and take as many times as long up to the third in a row
+  size_t cached_bytes = 0;
+  int row = 0;  // calls of the last way in a row
   HandClock clock;
   std::vector<size_t> sizes;  // of the calls, in order
   std::string last_way;
@@ -55,6 +59,8 @@ struct Machine {
     TuningRequest request;
     request.ground = {size, topology, host_cpus};
     request.known = known;
+    request.reached_bytes = reached_bytes;
+    request.cached_bytes = cached_bytes;
     const RunCall run = [this](const CallArguments& arguments, const CallOptions& options) {
       if (arguments.type == DataType::kFloat64) {  // agreement
         clock.advance(10e-6 + latency_s);
@@ -65,7 +71,10 @@ struct Machine {
       const double slow = now_s < slow_until_s || now_s >= slow_from_s ? 3 : 1;
       const std::string way =
           std::string(options.codec) + std::string(plan_kind_name(options.plan));
-      const double cold = std::exchange(last_way, way) == way ? 1 : colder;
+      row = std::exchange(last_way, way) == way ? row + 1 : 1;
+      const bool settles = options.codec == "exact" && bytes >= kReachingBytesMin &&
+                           bytes < reached_bytes && row < kReachingCallsInARow;
+      const double cold = (row > 1 ? 1 : colder) * (settles ? unsettled : 1);
       clock.advance(slow * cold * seconds_of(options, bytes));
       clock.advance(waits_s * std::generate_canonical<double, 32>(random));
       if (bytes == 1 << 10 && sizes.size() < 2 * stalled && sizes.size() % 2 == 1) {
@@ -97,6 +106,43 @@ TEST(Tuner, MeasuresEveryWayAndGivesItsTimeBack) {
     options.plan = point.way.plan;
     EXPECT_NEAR(point.seconds, machine.seconds_of(options, point.bytes), 2e-9);
   }
+}
+
+TEST(Tuner, TimesExactValuesOfReachedArraysWhenTheyHaveSettled) {
+  for (const int size : {2, 4}) {
+    for (const size_t reached_bytes : {size_t{0}, size_t{8} << 20, size_t{32} << 20}) {
+      Machine machine;
+      machine.ns_per_byte = 0.05;
+      machine.unsettled = 2;
+      machine.reached_bytes = reached_bytes;
+      const TuningTable table = machine.tune(size);
+      EXPECT_LE(static_cast<double>(machine.clock.now_ns()) * 1e-9, 0.2);
+      for (const TuningPoint& point : table.points()) {
+        CallOptions options;
+        options.codec = point.way.codec;
+        options.plan = point.way.plan;
+        EXPECT_NEAR(point.seconds / machine.seconds_of(options, point.bytes), 1, 1e-3)
+            << point.way.codec << ' ' << point.bytes;
+      }
+      EXPECT_EQ(ways_at(table, 16 << 20), size == 2 ? 4U : 6U) << "rows leave no way out";
+    }
+  }
+}
+
+TEST(Tuner, TellsItsTableWhatACacheHolds) {
+  Machine machine;
+  machine.cached_bytes = 16 << 20;
+  const TuningTable table = machine.tune(2);
+  EXPECT_EQ(table.cached_bytes(), machine.cached_bytes);
+  EXPECT_EQ(machine.tune(2, &table).cached_bytes(), machine.cached_bytes) << "known";
+  CallOptions options;
+  options.codec = "exact";
+  options.plan = PlanKind::kTwoStep;
+  const double within_s = machine.seconds_of(options, 16 << 20);
+  const double all_s = machine.seconds_of(options, 64 << 20);
+  EXPECT_NEAR(table.seconds({"exact", PlanKind::kTwoStep}, 64 << 20).value() /
+                  (all_s + 0.3 * (all_s - within_s)),
+              1, 1e-3);
 }
 
 // Where untuned calls go by trees, tuned ones can: at every size that they were measured at.

@@ -103,7 +103,7 @@ TEST_P(ArenaTest, WhatRestsWaitsForSlotsOfAnySize) {
   const auto arena = make();
   const std::vector<uint32_t> taken = lend_one_by_one(*arena, 32 * 1024, 3);
   lend_one_by_one(*arena, 64 * 1024, 1);
-  EXPECT_EQ(arena->reserve(32 * 1024)->index() == taken.front(), false) << "160 KiB";
+  EXPECT_NE(arena->reserve(32 * 1024)->index(), taken.front()) << "160 KiB";
   lend_one_by_one(*arena, 48 * 1024, 1);
   EXPECT_EQ(lend_one_by_one(*arena, 32 * 1024, 1).front(), taken.front()) << "208 KiB";
 }
