@@ -57,8 +57,7 @@ HostShare most_crowded(std::span<const RankCarrier> members);
 // not say.
 size_t cache_bytes_of_host(std::span<const RankCarrier> members);
 
-// The same of members that reach each other by memory alone; 0: they do not,
-// or one does not say.
+// The same of members that reach each other by memory alone; 0: they do not, or one does not say.
 size_t cache_bytes_together(std::span<const RankCarrier> members);
 
 // Tells a member, whose group that is, how many share its host, what CPUs they have and what

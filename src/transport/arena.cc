@@ -17,9 +17,9 @@ constexpr size_t kLargestSlotBytes = kPayloadBytesMax + 64 * 1024;
 constexpr size_t kPageBytes = 4096;
 constexpr size_t kSmallestCapacityBytes = size_t{64} << 20;
 // What a process gives back of slots that peers have read, between two uses of one of them, itself
-// among it: one of as much need not rest. A core whose first
-// cache holds 48 KiB takes 14.5 us to combine 150 KB of int8 that went through 40 or 80 KiB of
-// slots so, 4.7 us through 160; of exact values 95 KB take 9.5 us through 96 KiB, 4.7 through 192.
+// among it: one of as much need not rest. A core whose first cache holds 48 KiB takes 14.5 us to
+// combine 150 KB of int8 that went through 40 or 80 KiB of slots so, 4.7 us through 160; of exact
+// values 95 KB take 9.5 us through 96 KiB, 4.7 through 192.
 constexpr size_t kRestBytes = size_t{192} * 1024;
 
 // Class c = 4 * e + q stands for (4 + q) << (e + 6) bytes: 256, 320, 384, 448, 512, 640, …

@@ -155,7 +155,6 @@ std::optional<double> seconds_as_others(Points points, Points own, double bytes)
 // The same, or by own sizes alone where there are no such ways.
 double seconds_by_growth(Points points, Points own, double bytes) {
   const TuningPoint& end = own.back();
-  if (bytes <= size_of(end)) return end.seconds;
   const double seconds = seconds_as_others(points, own, bytes).value_or(seconds_beyond(own, bytes));
   return std::isfinite(seconds) ? std::max(seconds, end.seconds) : end.seconds;
 }
