@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/check.h"
+#include "base/copy_bytes.h"
 #include "codec/codec.h"
 #include "runtime/deadline.h"
 #include "runtime/group_id.h"
@@ -190,8 +191,8 @@ void CoalescedCall::pack(const Bucket& bucket, bool apart, std::byte* to) const 
     const size_t bytes = tensor.count * value_bytes;
     const size_t padded = padded_count(tensor) * value_bytes;
     if (bytes > skipped) {
-      std::memcpy(to + skipped, static_cast<const std::byte*>(tensor.input) + skipped,
-                  bytes - skipped);
+      copy_bytes(to + skipped, static_cast<const std::byte*>(tensor.input) + skipped,
+                 bytes - skipped);
       std::memset(to + bytes, 0, padded - bytes);
     }
     to += padded;
@@ -205,8 +206,7 @@ void CoalescedCall::unpack(const Bucket& bucket, bool apart, const std::byte* fr
     const size_t skipped = values_in_place(tensor, apart) * value_bytes;
     const size_t bytes = tensor.count * value_bytes;
     if (bytes > skipped) {
-      std::memcpy(static_cast<std::byte*>(tensor.output) + skipped, from + skipped,
-                  bytes - skipped);
+      copy_bytes(static_cast<std::byte*>(tensor.output) + skipped, from + skipped, bytes - skipped);
     }
     from += padded_count(tensor) * value_bytes;
   }

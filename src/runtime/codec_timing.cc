@@ -132,6 +132,7 @@ Result<CodecTiming> time_codec(std::string_view spec, std::span<const float> val
   std::vector<std::byte> wire(codec.wire_bytes(count));
   std::vector<float> copy(values.begin(), values.end());
   std::vector<float> sum(count);
+  std::vector<std::byte> out(codec.gathered(1).wire_bytes(count));
   const std::byte* const wires[] = {wire.data()};
   const auto run_copy = [&] {
     std::memcpy(copy.data(), values.data(), count * sizeof(float));
@@ -140,6 +141,9 @@ Result<CodecTiming> time_codec(std::string_view spec, std::span<const float> val
   const auto run_encode = [&] { codec.encode(values.data(), count, wire.data()); };
   const auto run_add = [&] {
     codec.combine(wires, copy.data(), 0, count, {}, nullptr, sum.data());
+  };
+  const auto run_finish = [&] {
+    codec.combine(wires, copy.data(), 0, count, {}, out.data(), sum.data());
   };
   const SystemClock clock;
   const size_t repeats = std::max<size_t>(1, kValuesPerSample / count);
@@ -151,6 +155,7 @@ Result<CodecTiming> time_codec(std::string_view spec, std::span<const float> val
     timing.copy.push_back(pass(run_copy));
     timing.encode.push_back(pass(run_encode));
     timing.decode_add.push_back(pass(run_add));
+    timing.finish.push_back(pass(run_finish));
   }
   return timing;
 }

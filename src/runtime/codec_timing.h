@@ -18,6 +18,7 @@ struct CodecTiming {
   std::vector<double> copy;
   std::vector<double> encode;
   std::vector<double> decode_add;  // one contribution decoded and added to values of one's own
+  std::vector<double> finish;      // as much, the sum then encoded, and what that decodes to
 };
 
 // kInvalidArgument: the spec, no values, no rounds.

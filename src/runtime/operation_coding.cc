@@ -1,7 +1,7 @@
 // The part of Operation that moves values: slices through encode, combine and decode, piece by
 // piece where they lie in several.
-#include <cstring>
 
+#include "base/copy_bytes.h"
 #include "codec/decode_past_cache.h"
 #include "codec/shared_sums.h"
 #include "runtime/member.h"
@@ -155,7 +155,7 @@ void Operation::decode(const PlanRun& run, const ChunkRole& role, uint32_t slice
 void Operation::copy_payload(const PlanRun& run, const FlowRange& outs, std::byte* payload,
                              std::span<const std::byte> arrived) {
   if (!streams(run, outs, arrived.size())) {
-    std::memcpy(payload, arrived.data(), arrived.size());
+    copy_bytes(payload, arrived.data(), arrived.size());
     return;
   }
   stream_payload(payload, arrived);

@@ -1,7 +1,8 @@
 #include "transport/payload_pieces.h"
 
 #include <algorithm>
-#include <cstring>
+
+#include "base/copy_bytes.h"
 
 namespace tersum {
 namespace {
@@ -10,7 +11,7 @@ template <typename Byte>
 void copy_each(std::span<const std::span<Byte>> from, size_t skipped, std::byte* to, size_t bytes) {
   each_piece(from, skipped, [&](std::span<Byte> piece) {
     const size_t step = std::min(piece.size(), bytes);
-    if (step > 0) std::memcpy(to, piece.data(), step);
+    copy_bytes(to, piece.data(), step);
     to += step;
     bytes -= step;
   });
@@ -29,7 +30,7 @@ void copy_out(TargetPieces from, size_t skipped, std::byte* to, size_t bytes) {
 void copy_in(TargetPieces to, size_t skipped, const std::byte* from, size_t bytes) {
   each_piece(to, skipped, [&](std::span<std::byte> piece) {
     const size_t step = std::min(piece.size(), bytes);
-    if (step > 0) std::memcpy(piece.data(), from, step);
+    copy_bytes(piece.data(), from, step);
     from += step;
     bytes -= step;
   });

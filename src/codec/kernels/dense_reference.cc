@@ -1,7 +1,6 @@
 #include "codec/kernels/dense_reference.h"
 
-#include <cstring>
-
+#include "base/copy_bytes.h"
 #include "codec/kernels/dense_elements.h"
 
 namespace tersum {
@@ -29,7 +28,7 @@ typename Value::Acc combine_one(const CombineArgs& args, size_t index) {
 void reference_encode(const DenseFormat& format, const void* values, size_t count,
                       std::byte* wire) {
   if (format.wire == DenseWire::kExact) {
-    if (count > 0) std::memcpy(wire, values, dense_wire_bytes(format, count));
+    copy_bytes(wire, values, dense_wire_bytes(format, count));
     return;
   }
   with_elements(format, [&]<class Wire, class Value>() {
@@ -44,7 +43,7 @@ void reference_encode(const DenseFormat& format, const void* values, size_t coun
 void reference_decode(const DenseFormat& format, const std::byte* wire, size_t count,
                       void* values) {
   if (format.wire == DenseWire::kExact) {
-    if (count > 0) std::memcpy(values, wire, dense_wire_bytes(format, count));
+    copy_bytes(values, wire, dense_wire_bytes(format, count));
     return;
   }
   with_elements(format, [&]<class Wire, class Value>() {

@@ -31,7 +31,8 @@ Result<CodingSeconds> time_kernels(const std::string& spec) {
   Result<CodecTiming> timing = time_codec(spec, normal_values(), kRounds);
   if (!timing.ok()) return timing.status();
   constexpr double kBytes = kValues * sizeof(float);
-  return CodingSeconds{median(timing->encode) / kBytes, median(timing->decode_add) / kBytes};
+  return CodingSeconds{median(timing->encode) / kBytes, median(timing->decode_add) / kBytes,
+                       median(timing->finish) / kBytes};
 }
 
 Result<CodingSeconds> remembered_kernels(const std::string& spec) {
@@ -66,7 +67,9 @@ CodingSeconds coding_cost(std::string_view spec) {
   if (!codec.ok()) return {};
   const Result<CodingSeconds> kernels = kernels_alone(*codec.value());
   if (!kernels.ok()) return {};
-  return {kernels.value().encode * (flattens ? 2 : 1), kernels.value().decode_add};
+  const double turned = flattens ? kernels.value().encode : 0;
+  return {kernels.value().encode + turned, kernels.value().decode_add,
+          kernels.value().finish + turned};
 }
 
 }  // namespace
@@ -74,8 +77,14 @@ CodingSeconds coding_cost(std::string_view spec) {
 double coding_seconds_per_byte(const CodingSeconds& kernels, const CodingPlace& place,
                                PlanKind plan) {
   const double others = place.ranks - 1;
-  const double added = plan == PlanKind::kOneShot ? others : 2 * others / place.ranks;
-  return waiting(place) * (kernels.encode + added * kernels.decode_add);
+  if (plan == PlanKind::kOneShot) {
+    return waiting(place) * (kernels.encode + others * kernels.decode_add);
+  }
+  // Of each of the `ranks` parts of an array.
+  const double sent = others * kernels.encode;
+  const double owned = (others - 1) * kernels.decode_add + kernels.finish;
+  const double read = others * kernels.decode_add;
+  return waiting(place) * (sent + owned + read) / place.ranks;
 }
 
 Result<CodecCost> measured_codec_cost(const Codec& codec, const CodingPlace& place, PlanKind plan) {
@@ -93,6 +102,7 @@ std::vector<CodingSeconds> coding_costs(const AutoCodecs& list, const CodingPlac
   for (CodingSeconds& cost : costs) {
     cost.encode *= waiting(place);
     cost.decode_add *= waiting(place);
+    cost.finish *= waiting(place);
   }
   return costs;
 }

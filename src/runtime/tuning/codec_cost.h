@@ -25,12 +25,13 @@ struct CodingPlace {
 struct CodingSeconds {
   double encode = 0;
   double decode_add = 0;
+  double finish = 0;  // decode_add, the sum encoded, and what that decodes to: as an owner does it
 
   bool operator==(const CodingSeconds&) const = default;
 };
 
 // Of one rank in an all_reduce over the array. In two steps, and by plans of more (taken alike):
-// all but its own part encoded, the others' contributions to its part added, the sum encoded, all
+// all but its own part encoded, the others' contributions to its part added and that finished, all
 // other parts decoded (taken as long as adding). By one_shot: the array encoded, the others' whole
 // arrays added. Ranks that share a core wait for each other.
 double coding_seconds_per_byte(const CodingSeconds& kernels, const CodingPlace& place,

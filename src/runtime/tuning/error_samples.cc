@@ -177,7 +177,7 @@ std::vector<double> ErrorSamples::measure(const CallArguments& arguments,
   std::vector<double> message(sample.begin(), sample.end());
   const size_t costs = tuning_codecs().size() + codecs.size();
   TERSUM_CHECK(coding.empty() || coding.size() == costs);
-  message.reserve(sample.size() + codecs.size() + 2 * costs + kDigests);
+  message.reserve(sample.size() + codecs.size() + kCodingTimes * costs + kDigests);
   for (const AutoCodec& codec : codecs) {
     const bool is_shown = !codec.codec->flattens() || knows_channels(channels);
     message.push_back(
@@ -187,6 +187,7 @@ std::vector<double> ErrorSamples::measure(const CallArguments& arguments,
     const CodingSeconds cost = coding.empty() ? CodingSeconds() : coding[i];
     message.push_back(cost.encode);
     message.push_back(cost.decode_add);
+    message.push_back(cost.finish);
   }
   message.push_back(channels_digest(channels));
   message.push_back(digest_of(arguments, options));
@@ -198,7 +199,7 @@ void ErrorSamples::learn(const CallArguments& arguments, const CallOptions& opti
                          const PlanErrorTerms& terms, int ranks, const ChannelState* channels) {
   const std::vector<AutoCodec>& codecs = codecs_of(options).codecs;
   const size_t costs = tuning_codecs().size() + codecs.size();
-  const size_t behind = codecs.size() + 2 * costs + kDigests;
+  const size_t behind = codecs.size() + kCodingTimes * costs + kDigests;
   TERSUM_CHECK(summed.size() > behind);
   if (summed.back() != ranks * digest_of(arguments, options)) return;
   const bool channels_known =
@@ -208,8 +209,9 @@ void ErrorSamples::learn(const CallArguments& arguments, const CallOptions& opti
   site.costs.clear();
   for (const AutoCodec& codec : codecs) site.costs.push_back(wire_cost(codec, ranks));
   site.coding.clear();
-  for (size_t at = summed.size() - 2 * costs - kDigests; at < summed.size() - kDigests; at += 2) {
-    site.coding.push_back({summed[at] / ranks, summed[at + 1] / ranks});
+  for (size_t i = 0; i < costs; ++i) {
+    const double* const times = &summed[summed.size() - kDigests - kCodingTimes * (costs - i)];
+    site.coding.push_back({times[0] / ranks, times[1] / ranks, times[2] / ranks});
   }
   const std::vector<float> sums(summed.begin(), summed.end() - static_cast<ptrdiff_t>(behind));
   double size = 0;

@@ -68,6 +68,7 @@ class ErrorSamples {
   static constexpr double kSectionDoubt = 1.2;
   // At the end of a message: of what is known of channels, and of the site.
   static constexpr size_t kDigests = 2;
+  static constexpr size_t kCodingTimes = 3;  // of a codec
 
   // Whether the call is to be measured, of an input of `count` values, whose number in its group is
   // `call`: until its site (named by the options; one for each length, type, operation and

@@ -129,7 +129,7 @@ TEST(ErrorSamples, BringWhatCodingCostsOnAverage) {
     std::vector<CodingSeconds> coding;
     for (size_t i = 0; i < measured + ladder().size(); ++i) {
       const double seconds = 1e-10 * (rank + 1) * static_cast<double>(i + 1);
-      coding.push_back({seconds, 2 * seconds});
+      coding.push_back({seconds, 2 * seconds, 3 * seconds});
     }
     const auto message =
         ErrorSamples::measure(sum_of(contributions[0]), within(1), kCount, 0, nullptr, coding);
@@ -340,7 +340,7 @@ TEST(ErrorSamples, ZerosCostNothingWhereNothingElseIs) {
 }
 
 TEST(ErrorSamples, ShortArraysAreTakenWhole) {
-  const size_t costs = 2 * (ladder().size() + tuning_codecs().size());
+  const size_t costs = ErrorSamples::kCodingTimes * (ladder().size() + tuning_codecs().size());
   const size_t behind = ladder().size() + costs + ErrorSamples::kDigests;
   for (const size_t count : {size_t{1}, size_t{511}, size_t{512}, size_t{513}, size_t{4096}}) {
     const Values ones(count, 1.0F);

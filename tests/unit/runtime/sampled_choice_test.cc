@@ -26,7 +26,9 @@ TuningTable measured() {
 }
 
 // A rank's coding of 1 MiB, half of it encoding: of two ranks both count once.
-CodingSeconds coding_us(double us) { return {us_per_byte(us / 2), us_per_byte(us / 2)}; }
+CodingSeconds coding_us(double us) {
+  return {us_per_byte(us / 2), us_per_byte(us / 2), us_per_byte(us)};
+}
 
 // Of which 10, 12, 20 and 25 us are coding: 40 us are left for the bytes of int8, 20 for int4's.
 SampledCodecs allowing(std::vector<SampledCodec> codecs) {
@@ -140,14 +142,17 @@ TEST(SampledChoice, EveryCodecOfTheLadderHasACost) {
   const std::vector<CodingSeconds> costs = coding_costs(ladder, {});
   ASSERT_EQ(costs.size(), tuning_codecs().size() + ladder.codecs.size());
   for (size_t i = 0; i < costs.size(); ++i) {
-    EXPECT_GT(std::min(costs[i].encode, costs[i].decode_add), 0) << i;
-    EXPECT_LT(std::max(costs[i].encode, costs[i].decode_add), 1e-6) << i;  // 1 us a byte
+    EXPECT_GT(std::min({costs[i].encode, costs[i].decode_add, costs[i].finish}), 0) << i;
+    EXPECT_LT(std::max({costs[i].encode, costs[i].decode_add, costs[i].finish}),
+              1e-6)  // 1 us a byte
+        << i;
   }
   EXPECT_EQ(coding_costs(ladder, {}), costs) << "timed once per process";
   const std::vector<CodingSeconds> two_a_core = coding_costs(ladder, {4, 4, 2});
   for (size_t i = 0; i < costs.size(); ++i) {
     EXPECT_DOUBLE_EQ(two_a_core[i].encode, 2 * costs[i].encode);
     EXPECT_DOUBLE_EQ(two_a_core[i].decode_add, 2 * costs[i].decode_add);
+    EXPECT_DOUBLE_EQ(two_a_core[i].finish, 2 * costs[i].finish);
   }
 }
 

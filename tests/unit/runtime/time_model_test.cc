@@ -203,10 +203,13 @@ TEST(TimeModel, NothingThatATableMayHoldMakesATimeThatIsNone) {
 }
 
 TEST(CodecCost, CodingIsWhatOneRankDoesTimesThoseThatShareItsCore) {
-  const CodingSeconds kernels{3e-9, 5e-9};
-  EXPECT_DOUBLE_EQ(coding_seconds_per_byte(kernels, {2, 2, 2}), 3e-9 + 5e-9);
-  EXPECT_DOUBLE_EQ(coding_seconds_per_byte(kernels, {4, 4, 2}), 2 * (3e-9 + 1.5 * 5e-9));
-  EXPECT_DOUBLE_EQ(coding_seconds_per_byte(kernels, {4, 1, 2}), 3e-9 + 1.5 * 5e-9);
+  const CodingSeconds kernels{3e-9, 5e-9, 12e-9};
+  EXPECT_DOUBLE_EQ(coding_seconds_per_byte(kernels, {2, 2, 2}), (3e-9 + 12e-9 + 5e-9) / 2);
+  const double of_four = (3 * 3e-9 + (2 * 5e-9 + 12e-9) + 3 * 5e-9) / 4;
+  EXPECT_DOUBLE_EQ(coding_seconds_per_byte(kernels, {4, 1, 2}), of_four);
+  EXPECT_DOUBLE_EQ(coding_seconds_per_byte(kernels, {4, 4, 2}), 2 * of_four);
+  EXPECT_DOUBLE_EQ(coding_seconds_per_byte(kernels, {4, 4, 2}, PlanKind::kOneShot),
+                   2 * (3e-9 + 3 * 5e-9));
 }
 
 CallArguments sum_of(size_t count, DataType type = DataType::kFloat32) {

@@ -1,0 +1,20 @@
+// copy_bytes: a copy of payloads, whose ends lie in their pages as chance has it.
+//
+// Thread safety: pure function.
+#pragma once
+
+#include <cstddef>
+
+namespace tersum {
+
+// As memcpy(), of any number of bytes, which may not overlap; `to` and `from` may be null where
+// there are none.
+//
+// Processors of AMD's Zen 3 and 4 copy 2 to 3 GB/s by `rep movsb`, in place of 35 to 48, to where
+// the page offset is 1 to 31 bytes beyond that of what is read (0 as well, Zen 4:
+// https://sourceware.org/bugzilla/show_bug.cgi?id=30994), and the C library takes that instruction
+// from a few kilobytes on. Slots of an arena begin with a page, large arrays of NumPy and malloc 16
+// bytes behind one. So such copies go in parts that are shorter.
+void copy_bytes(void* to, const void* from, size_t bytes);
+
+}  // namespace tersum
