@@ -56,6 +56,17 @@ TEST_P(ArenaTest, SlotsAreLargeEnoughAlignedAndApart) {
   EXPECT_GT(arena->high_water_bytes(), 0u);
 }
 
+TEST_P(ArenaTest, LargeSlotsBeginHalfwayIntoAPage) {
+  const auto arena = make();
+  std::vector<SlotRef> slots;
+  for (const size_t bytes : {1, 4096, 300, 4097, 65'536, 4096, 1 << 20}) {
+    slots.push_back(arena->reserve(static_cast<size_t>(bytes)).value());
+    if (bytes < 4096) continue;
+    EXPECT_EQ(arena->offset(slots.back()) % 4096, 2048u)
+        << bytes << ": far from where arrays begin";
+  }
+}
+
 TEST_P(ArenaTest, ASlotReturnsWithItsLastReference) {
   const auto arena = make();
   SlotRef first = arena->reserve(1000).value();
