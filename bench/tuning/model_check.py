@@ -88,6 +88,11 @@ def same_path(one: list[str], other: list[str], ranks: int) -> bool:
     return by_its_name(one) == by_its_name(other)
 
 
+def name_of(row: dict[str, Any]) -> list[str]:
+    """The path that was asked for."""
+    return [row["codec"], row["plan"]]
+
+
 def allowed(asked: Route, fixed: Route, ranks: int) -> bool:
     """Whether ``fixed`` is what ``asked`` might have taken."""
     if asked.codec not in ("auto", fixed.codec):
@@ -178,10 +183,14 @@ def name_best(rows: list[dict[str, Any]], ranks: int) -> None:
             continue
         rivals = [one for one in fixed if allowed(asked, Route(one["codec"], one["plan"]), ranks)]
         best = min(rivals, key=lambda one: one["us"])
-        row["best"], row["best_us"] = [best["codec"], best["plan"]], best["us"]
+        row["best"], row["best_us"] = name_of(best), best["us"]
         if "us_halves" in row:
-            taken = min(rivals, key=lambda one: one["us_halves"][0])["us_halves"][1]
-            row["first_half_over_best"] = taken / min(one["us_halves"][1] for one in rivals)
+            first = min(rivals, key=lambda one: one["us_halves"][0])
+            second = min(rivals, key=lambda one: one["us_halves"][1])
+            same = same_path(name_of(first), name_of(second), ranks)
+            row["first_half_over_best"] = (
+                1.0 if same else first["us_halves"][1] / second["us_halves"][1]
+            )
 
 
 def print_choices(rows: list[dict[str, Any]]) -> None:

@@ -120,8 +120,8 @@ Result<CodecRates> measured_codec_rates(std::string_view spec) {
   return known->emplace(name, time_kernels(with_levels(found.value()))).first->second;
 }
 
-Result<CodecTiming> time_codec(std::string_view spec, std::span<const float> values,
-                               size_t rounds) {
+Result<CodecTiming> time_codec(std::string_view spec, std::span<const float> values, size_t rounds,
+                               bool finishes) {
   const Result<const Codec*> found = find_codec(spec, DataType::kFloat32, ReduceOp::kSum);
   if (!found.ok()) return found.status();
   if (values.empty() || rounds == 0) {
@@ -132,7 +132,8 @@ Result<CodecTiming> time_codec(std::string_view spec, std::span<const float> val
   std::vector<std::byte> wire(codec.wire_bytes(count));
   std::vector<float> copy(values.begin(), values.end());
   std::vector<float> sum(count);
-  std::vector<std::byte> out(codec.gathered(1).wire_bytes(count));
+  constexpr uint32_t kRanks = 2;
+  std::vector<std::byte> out(finishes ? codec.gathered(kRanks).wire_bytes(count) : 0);
   const std::byte* const wires[] = {wire.data()};
   const auto run_copy = [&] {
     std::memcpy(copy.data(), values.data(), count * sizeof(float));
@@ -143,7 +144,9 @@ Result<CodecTiming> time_codec(std::string_view spec, std::span<const float> val
     codec.combine(wires, copy.data(), 0, count, {}, nullptr, sum.data());
   };
   const auto run_finish = [&] {
-    codec.combine(wires, copy.data(), 0, count, {}, out.data(), sum.data());
+    CombineFinish finish;
+    finish.gathered_ranks = kRanks;
+    codec.combine(wires, copy.data(), 0, count, finish, out.data(), sum.data());
   };
   const SystemClock clock;
   const size_t repeats = std::max<size_t>(1, kValuesPerSample / count);
@@ -155,7 +158,7 @@ Result<CodecTiming> time_codec(std::string_view spec, std::span<const float> val
     timing.copy.push_back(pass(run_copy));
     timing.encode.push_back(pass(run_encode));
     timing.decode_add.push_back(pass(run_add));
-    timing.finish.push_back(pass(run_finish));
+    if (finishes) timing.finish.push_back(pass(run_finish));
   }
   return timing;
 }

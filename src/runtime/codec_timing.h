@@ -18,11 +18,13 @@ struct CodecTiming {
   std::vector<double> copy;
   std::vector<double> encode;
   std::vector<double> decode_add;  // one contribution decoded and added to values of one's own
-  std::vector<double> finish;      // as much, the sum then encoded, and what that decodes to
+  // As much, the sum then encoded as that of two ranks, and what it decodes to; empty: not asked.
+  std::vector<double> finish;
 };
 
 // kInvalidArgument: the spec, no values, no rounds.
-Result<CodecTiming> time_codec(std::string_view spec, std::span<const float> values, size_t rounds);
+Result<CodecTiming> time_codec(std::string_view spec, std::span<const float> values, size_t rounds,
+                               bool finishes = false);
 
 // What the cost model asks of a codec, as this machine's core does it now: the median of a few
 // passes over 4 MiB of normal values, which is more than a core's own cache. Takes some

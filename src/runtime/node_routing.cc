@@ -1,10 +1,10 @@
 // The part of Node that matches messages to calls, and keeps groups and links.
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <utility>
 
 #include "base/check.h"
+#include "base/copy_bytes.h"
 #include "runtime/call_counters.h"
 #include "runtime/call_descriptor.h"
 #include "runtime/node.h"
@@ -157,7 +157,7 @@ void Node::relay(Member& member, const InMessage& message) {
     Result<SlotRef> copy = reserve(message.payload.size());
     if (!copy.ok()) return;  // the receiver's deadline tells
     slot = std::move(copy).value();
-    std::memcpy(slot.bytes().data(), message.payload.data(), message.payload.size());
+    copy_bytes(slot.bytes().data(), message.payload.data(), message.payload.size());
   }
   hand_over(member, hop, header, slot, {});
   if (header.kind == MessageKind::kReady) count_transit(member, header.call);

@@ -220,7 +220,7 @@ def test_the_best_fixed_path_is_one_that_might_have_been_taken() -> None:
 def test_the_first_half_of_the_calls_is_held_against_the_second() -> None:
     def row(plan: str, predicted: float | None, *halves: float) -> dict[str, Any]:
         us = sum(halves) / 2
-        path = {"codec": "exact", "plan": plan, "took": ["exact", "two_step"]}
+        path = {"codec": "exact", "plan": plan, "took": ["exact", "two_step"], "ranks": 4}
         return {**path, "us": us, "us_halves": list(halves), "predicted_us": predicted}
 
     rows = [
@@ -235,6 +235,13 @@ def test_the_first_half_of_the_calls_is_held_against_the_second() -> None:
     said = model_check.summary(rows)
     assert "30 %: 1 of 2, by the first half of the calls 1;" in said
     assert "5 %: 0 of 1, by the first half 0" in said
+    # Of two ranks a ring is two_step, so that its time is that path's noise.
+    for one in rows:
+        one["ranks"] = 2
+    model_check.name_best(rows, 2)
+    assert rows[3]["first_half_over_best"] == 1
+    assert "5 %: 1 of 1, by the first half 1" in model_check.summary(rows)
+    assert not model_check.same_path(["exact", "ring"], ["int8/128", "two_step"], 2)
 
 
 def timed(codec: str, time_us: float) -> dict[str, Any]:

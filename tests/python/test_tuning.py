@@ -71,7 +71,7 @@ def test_the_table_is_kept_and_a_damaged_one_measured_again(
     run_group(2, body)
     (table,) = own_cache.iterdir()
     kept = table.read_text()
-    assert kept.startswith("tersum tuning 16, version ") and "\nexact " in kept
+    assert kept.startswith("tersum tuning 17, version ") and "\nexact " in kept
     foreign = kept.replace("version ", "version 9", 1)
     lines = kept.splitlines(keepends=True)
     for damaged in (kept[: len(kept) // 2], "".join(lines[:-1]), "nonsense\n", foreign, ""):

@@ -1,6 +1,7 @@
 #include "runtime/tuning/tuner.h"
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 #include <utility>
 
@@ -60,9 +61,11 @@ class Tuning {
     for (auto probe = probes_.rbegin(); probe != probes_.rend(); ++probe) {
       // Anew for each size: where long calls took longer than they had at first, there is less left
       // for the others.
-      const double turns_each_s = affordable_turns_seconds(turns_s, budget_s() - elapsed_s_);
-      TERSUM_RETURN_IF_ERROR(measure(*probe, turns_each_s));
+      const double left_s = budget_s() - elapsed_s_;
+      const double turns_each_s = affordable_turns_seconds(turns_s, left_s);
       if (!probe->is_single_look) turns_s.pop_back();
+      const double kept_s = (kTurnsMin - 1) * std::accumulate(turns_s.begin(), turns_s.end(), 0.0);
+      TERSUM_RETURN_IF_ERROR(measure(*probe, std::min(turns_each_s, left_s - kept_s)));
     }
     TuningTable table = smooth_table();
     if (!request_.key.empty()) write_tuning_cache(request_.key, table);
@@ -322,9 +325,8 @@ Status Tuning::look_at(Probe& probe, const std::vector<TuningWay>& ways) {
 
 // The slowest rank decides how long a call took, and the median turn how long it takes: a way that
 // is quick only when all goes well is not the best one. In several goes: each shows how long a turn
-// takes by now, and whether there still is the time for what is planned. Looks and first turns of
-// short calls meet memory that nobody has touched, and take up to ten times as long as the others.
-// Where nothing is left for the fewest turns, the first has to do.
+// takes by now, and how many more fit into `turns_s`. Where nothing is left for the fewest turns,
+// the first has to do.
 Status Tuning::measure(const Probe& probe, double turns_s) {
   const size_t ways = probe.ways.size();
   std::vector<double> seconds = probe.first;
@@ -343,9 +345,13 @@ Status Tuning::measure(const Probe& probe, double turns_s) {
     const double turn_s = std::max(go_s / static_cast<double>(further), 1e-9);
     const double left_s = turns_s - (elapsed_s_ - begun_s);
     const double fit = std::clamp(left_s / turn_s, 0.0, double{kTurnsMax});
-    const auto planned = static_cast<size_t>(probe_turns(turn_s, turns_s));
-    const size_t missing = planned > turns ? planned - turns : 0;
-    further = std::min(missing, static_cast<size_t>(fit)) / 2 * 2;
+    further = std::min(kTurnsMax - turns, static_cast<size_t>(fit)) / 2 * 2;
+    // Looks and first turns of short calls meet memory that nobody has touched, and take up to ten
+    // times as long as the others, which are to outvote them.
+    const bool may_be_cold = turns == kTurnsMin && calls_in_a_row(probe.bytes) > 1;
+    if (further == 0 && may_be_cold && 2 * turn_s <= std::min(turns_s, budget_s() - elapsed_s_)) {
+      further = 2;
+    }
   }
   for (size_t w = 0; w < ways; ++w) {
     std::vector<double> own(turns);

@@ -31,7 +31,7 @@ std::string make_tuning_key(const std::vector<std::string>& addresses,
   if (parts.size() == 2) std::sort(parts.begin(), parts.end());
   std::string hosts;
   for (const std::string& part : parts) hosts += part;
-  return "tersum tuning 16, version " TERSUM_VERSION ", wire " + std::to_string(kWireVersion) +
+  return "tersum tuning 17, version " TERSUM_VERSION ", wire " + std::to_string(kWireVersion) +
          ", isa " + std::string(active_isa()) + ", ranks " + std::to_string(addresses.size()) +
          ", transport " + std::string(transport_kind_name(options.transport)) + ", streams " +
          std::to_string(options.tcp_streams) + ", slice " + std::to_string(options.slice_bytes) +

@@ -146,7 +146,10 @@ TEST(ErrorSamples, BringWhatCodingCostsOnAverage) {
     const auto found = samples.within(arguments, within(1), allowed);
     ASSERT_TRUE(found.has_value());
     for (size_t i = 0; i < measured; ++i) {
-      EXPECT_NEAR(found->measured_coding[i].encode, kMean * static_cast<double>(i + 1), 1e-15);
+      const CodingSeconds& coding = found->measured_coding[i];
+      EXPECT_NEAR(coding.encode, kMean * static_cast<double>(i + 1), 1e-15);
+      EXPECT_DOUBLE_EQ(coding.decode_add, 2 * coding.encode);
+      EXPECT_DOUBLE_EQ(coding.finish, 3 * coding.encode);
     }
     uint32_t bits = 0;
     for (const SampledCodec& codec : found->within) {
@@ -156,6 +159,7 @@ TEST(ErrorSamples, BringWhatCodingCostsOnAverage) {
       EXPECT_LE(codec.rel_error, allowed);
       EXPECT_NEAR(codec.coding.encode, kMean * static_cast<double>(measured + place + 1), 1e-15);
       EXPECT_DOUBLE_EQ(codec.coding.decode_add, 2 * codec.coding.encode);
+      EXPECT_DOUBLE_EQ(codec.coding.finish, 3 * codec.coding.encode);
     }
     EXPECT_EQ(samples.within_bits(arguments, within(1), allowed), bits);
     const auto cheapest = samples.cheapest(arguments, within(1), allowed);

@@ -25,7 +25,8 @@ TuningTable measured() {
                       {{"int4/128", PlanKind::kTwoStep}, kBytes, 45e-6}});
 }
 
-// A rank's coding of 1 MiB, half of it encoding: of two ranks both count once.
+// Kernels by which each of two ranks codes 1 MiB in so long: half of it encoded and half decoded,
+// and the part that it owns finished.
 CodingSeconds coding_us(double us) {
   return {us_per_byte(us / 2), us_per_byte(us / 2), us_per_byte(us)};
 }
@@ -143,9 +144,8 @@ TEST(SampledChoice, EveryCodecOfTheLadderHasACost) {
   ASSERT_EQ(costs.size(), tuning_codecs().size() + ladder.codecs.size());
   for (size_t i = 0; i < costs.size(); ++i) {
     EXPECT_GT(std::min({costs[i].encode, costs[i].decode_add, costs[i].finish}), 0) << i;
-    EXPECT_LT(std::max({costs[i].encode, costs[i].decode_add, costs[i].finish}),
-              1e-6)  // 1 us a byte
-        << i;
+    // A microsecond a byte.
+    EXPECT_LT(std::max({costs[i].encode, costs[i].decode_add, costs[i].finish}), 1e-6) << i;
   }
   EXPECT_EQ(coding_costs(ladder, {}), costs) << "timed once per process";
   const std::vector<CodingSeconds> two_a_core = coding_costs(ladder, {4, 4, 2});

@@ -59,11 +59,24 @@ TEST_P(ArenaTest, SlotsAreLargeEnoughAlignedAndApart) {
 TEST_P(ArenaTest, LargeSlotsBeginHalfwayIntoAPage) {
   const auto arena = make();
   std::vector<SlotRef> slots;
-  for (const size_t bytes : {1, 4096, 300, 4097, 65'536, 4096, 1 << 20}) {
-    slots.push_back(arena->reserve(static_cast<size_t>(bytes)).value());
+  for (const size_t bytes : std::initializer_list<size_t>{1, 4096, 300, 4097, 65'536, 1 << 20}) {
+    slots.push_back(arena->reserve(bytes).value());
     if (bytes < 4096) continue;
     EXPECT_EQ(arena->offset(slots.back()) % 4096, 2048u)
         << bytes << ": far from where arrays begin";
+  }
+}
+
+TEST_P(ArenaTest, NoSlotReachesBeyondTheEnd) {
+  for (const size_t bytes : {size_t{4096}, size_t{5000}, size_t{1} << 20, size_t{4} << 20}) {
+    const auto arena = make(size_t{8} << 20);
+    std::vector<SlotRef> slots;
+    for (Result<SlotRef> slot = arena->reserve(bytes); slot.ok(); slot = arena->reserve(bytes)) {
+      EXPECT_LE(arena->offset(*slot) + slot->bytes().size(), arena->capacity_bytes()) << bytes;
+      slots.push_back(std::move(slot).value());
+    }
+    EXPECT_GT((slots.size() + 2) * slots.front().bytes().size(), arena->capacity_bytes() / 2)
+        << bytes;
   }
 }
 
