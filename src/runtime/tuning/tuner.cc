@@ -349,9 +349,8 @@ Status Tuning::measure(const Probe& probe, double turns_s) {
     // Looks and first turns of short calls meet memory that nobody has touched, and take up to ten
     // times as long as the others, which are to outvote them.
     const bool may_be_cold = turns == kTurnsMin && calls_in_a_row(probe.bytes) > 1;
-    if (further == 0 && may_be_cold && 2 * turn_s <= std::min(turns_s, budget_s() - elapsed_s_)) {
-      further = 2;
-    }
+    const double spare_s = (budget_s() - elapsed_s_) / 2;  // the other half for smaller sizes
+    if (further == 0 && may_be_cold && 2 * turn_s <= spare_s) further = 2;
   }
   for (size_t w = 0; w < ways; ++w) {
     std::vector<double> own(turns);
