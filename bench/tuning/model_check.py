@@ -30,6 +30,7 @@ import math
 import os
 import statistics
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -79,18 +80,17 @@ def contenders_at(size: int) -> list[Route]:
     return fixed + [Route(*path) for path in (*UNMEASURED, *OPEN)]
 
 
-def same_path(one: list[str], other: list[str], ranks: int) -> bool:
-    """Whether two names of codec and plan are one path: a ring of two ranks is two_step."""
-
-    def by_its_name(path: list[str]) -> list[str]:
-        return [path[0], "two_step" if ranks == 2 and path[1] == "ring" else path[1]]
-
-    return by_its_name(one) == by_its_name(other)
-
-
-def name_of(row: dict[str, Any]) -> list[str]:
+def route_of(row: dict[str, Any]) -> Route:
     """The path that was asked for."""
-    return [row["codec"], row["plan"]]
+    return Route(row["codec"], row["plan"])
+
+
+def same_path(one: Sequence[str], other: Sequence[str], ranks: int) -> bool:
+    """Whether two names of codec and plan are one path: a ring of two ranks is two_step."""
+    plans = {one[1], other[1]}
+    return one[0] == other[0] and (
+        len(plans) == 1 or (ranks == 2 and plans == {"ring", "two_step"})
+    )
 
 
 def allowed(asked: Route, fixed: Route, ranks: int) -> bool:
@@ -178,16 +178,16 @@ def name_best(rows: list[dict[str, Any]], ranks: int) -> None:
     """
     fixed = [row for row in rows if row["codec"] in CODECS and row["plan"] != "auto"]
     for row in rows:
-        asked = Route(row["codec"], row["plan"])
+        asked = route_of(row)
         if asked not in OPEN:
             continue
-        rivals = [one for one in fixed if allowed(asked, Route(one["codec"], one["plan"]), ranks)]
+        rivals = [one for one in fixed if allowed(asked, route_of(one), ranks)]
         best = min(rivals, key=lambda one: one["us"])
-        row["best"], row["best_us"] = name_of(best), best["us"]
+        row["best"], row["best_us"] = list(route_of(best)), best["us"]
         if "us_halves" in row:
             first = min(rivals, key=lambda one: one["us_halves"][0])
             second = min(rivals, key=lambda one: one["us_halves"][1])
-            same = same_path(name_of(first), name_of(second), ranks)
+            same = same_path(route_of(first), route_of(second), ranks)
             row["first_half_over_best"] = (
                 1.0 if same else first["us_halves"][1] / second["us_halves"][1]
             )

@@ -30,6 +30,18 @@ double seconds_of(const SystemClock& clock, size_t repeats, const Run& run) {
 // Makes the compiler believe that somebody reads what was written.
 void use(const void* memory) { asm volatile("" : : "r"(memory) : "memory"); }
 
+// Of how many ranks a sum is finished.
+constexpr uint32_t kRateRanks = 2;
+
+// As an owner does it: the sum of the others and itself, encoded, and what that decodes to.
+void finish_sum(const Codec& codec, std::span<const std::byte* const> others,
+                std::span<const float> own, std::byte* wire, float* values) {
+  CombineFinish finish;
+  finish.gathered_ranks = kRateRanks;
+  codec.combine(others, own.data(), others.size(), own.size(), finish, wire, values);
+  use(wire);
+}
+
 // One pass of each kernel, and what they work on.
 class KernelRun {
  public:
@@ -52,19 +64,13 @@ class KernelRun {
     codec_.decode(wire_.data(), kRateValues, sum_.data());
     use(sum_.data());
   }
-  // As an owner does it: the sum of `peers` others and itself, encoded, and what that decodes to.
   void combine(size_t peers) {
     const std::byte* const wires[] = {wire_.data(), other_.data()};
-    CombineFinish finish;
-    finish.gathered_ranks = kRateRanks;
-    codec_.combine(std::span(wires).first(peers), values_.data(), peers, kRateValues, finish,
-                   out_.data(), sum_.data());
-    use(out_.data());
+    finish_sum(codec_, std::span(wires).first(peers), values_, out_.data(), sum_.data());
   }
 
  private:
   static constexpr size_t kRateValues = 1 << 20;
-  static constexpr uint32_t kRateRanks = 2;
 
   const Codec& codec_;
   std::vector<float> values_;
@@ -132,8 +138,7 @@ Result<CodecTiming> time_codec(std::string_view spec, std::span<const float> val
   std::vector<std::byte> wire(codec.wire_bytes(count));
   std::vector<float> copy(values.begin(), values.end());
   std::vector<float> sum(count);
-  constexpr uint32_t kRanks = 2;
-  std::vector<std::byte> out(finishes ? codec.gathered(kRanks).wire_bytes(count) : 0);
+  std::vector<std::byte> out(finishes ? codec.gathered(kRateRanks).wire_bytes(count) : 0);
   const std::byte* const wires[] = {wire.data()};
   const auto run_copy = [&] {
     std::memcpy(copy.data(), values.data(), count * sizeof(float));
@@ -143,11 +148,7 @@ Result<CodecTiming> time_codec(std::string_view spec, std::span<const float> val
   const auto run_add = [&] {
     codec.combine(wires, copy.data(), 0, count, {}, nullptr, sum.data());
   };
-  const auto run_finish = [&] {
-    CombineFinish finish;
-    finish.gathered_ranks = kRanks;
-    codec.combine(wires, copy.data(), 0, count, finish, out.data(), sum.data());
-  };
+  const auto run_finish = [&] { finish_sum(codec, wires, copy, out.data(), sum.data()); };
   const SystemClock clock;
   const size_t repeats = std::max<size_t>(1, kValuesPerSample / count);
   const auto pass = [&](const auto& run) {

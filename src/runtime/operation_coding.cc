@@ -1,6 +1,5 @@
 // The part of Operation that moves values: slices through encode, combine and decode, piece by
 // piece where they lie in several.
-
 #include "base/copy_bytes.h"
 #include "codec/decode_past_cache.h"
 #include "codec/shared_sums.h"

@@ -28,7 +28,7 @@ const std::vector<float>& normal_values() {
 }
 
 Result<CodingSeconds> time_kernels(const std::string& spec) {
-  Result<CodecTiming> timing = time_codec(spec, normal_values(), kRounds, true);
+  Result<CodecTiming> timing = time_codec(spec, normal_values(), kRounds, /*finishes=*/true);
   if (!timing.ok()) return timing.status();
   constexpr double kBytes = kValues * sizeof(float);
   return CodingSeconds{median(timing->encode) / kBytes, median(timing->decode_add) / kBytes,

@@ -42,9 +42,10 @@ Result<CodecCost> measured_codec_cost(const Codec& codec, const CodingPlace& pla
                                       PlanKind plan = PlanKind::kTwoStep);
 
 // What a rank tells the others of its kernels, of tuning_codecs() and then of the list, with the
-// time in which ranks that share a core wait; zeros where a codec cannot be timed. Blocks for some
-// 30 ms when the codecs of `auto` are asked for first. A codec that flattens is taken to cost what
-// one does that turns its values, about as much, and another encoding: its calls teach.
+// time in which ranks that share a core wait; zeros where a codec cannot be timed. Blocks for 70
+// to 90 ms (AVX2, Zen 3) when the codecs of `auto` are asked for first. A codec that flattens is
+// taken to cost what one does that turns its values, about as much, and another encoding: its calls
+// teach.
 std::vector<CodingSeconds> coding_costs(const AutoCodecs& list, const CodingPlace& place);
 
 // Of tuning_codecs().

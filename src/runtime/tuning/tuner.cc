@@ -344,8 +344,8 @@ Status Tuning::measure(const Probe& probe, double turns_s) {
     const double go_s = elapsed_s_ - go_begun_s;
     const double turn_s = std::max(go_s / static_cast<double>(further), 1e-9);
     const double left_s = turns_s - (elapsed_s_ - begun_s);
-    const double fit = std::clamp(left_s / turn_s, 0.0, double{kTurnsMax});
-    further = std::min(kTurnsMax - turns, static_cast<size_t>(fit)) / 2 * 2;
+    const double fit = std::clamp(left_s / turn_s, 0.0, static_cast<double>(kTurnsMax - turns));
+    further = static_cast<size_t>(fit) / 2 * 2;
     // Looks and first turns of short calls meet memory that nobody has touched, and take up to ten
     // times as long as the others, which are to outvote them.
     const bool may_be_cold = turns == kTurnsMin && calls_in_a_row(probe.bytes) > 1;

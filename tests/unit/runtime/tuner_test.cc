@@ -48,12 +48,12 @@ struct Machine {
   std::map<size_t, size_t> seen;  // calls of each size
   std::string last_way;
   std::minstd_rand random{1};
-  double seconds_of(const CallOptions& options, size_t bytes) const {
-    const double wire = tuning_wire_ratio(options.codec) * static_cast<double>(bytes) *
-                        (options.plan == PlanKind::kOneShot ? 2 : 1);
-    const double still_s = options.plan == PlanKind::kOneShot ? 8e-6
-                           : options.plan == PlanKind::kRing  ? 14e-6
-                                                              : 10e-6;
+  double seconds_of(const TuningWay& way, size_t bytes) const {
+    const double wire = tuning_wire_ratio(way.codec) * static_cast<double>(bytes) *
+                        (way.plan == PlanKind::kOneShot ? 2 : 1);
+    const double still_s = way.plan == PlanKind::kOneShot ? 8e-6
+                           : way.plan == PlanKind::kRing  ? 14e-6
+                                                          : 10e-6;
     return latency_s + still_s + wire * ns_per_byte * 1e-9;
   }
   TuningTable tune(int size, const TuningTable* known = nullptr, const Topology* topology = nullptr,
@@ -78,7 +78,7 @@ struct Machine {
                            bytes < reached_bytes && row < kReachingCallsInARow;
       const bool touches = bytes < 256 << 10 && ++seen[bytes] <= untouched;
       const double cold = (row > 1 ? 1 : colder) * (settles ? unsettled : 1) * (touches ? 5 : 1);
-      clock.advance(slow * cold * seconds_of(options, bytes));
+      clock.advance(slow * cold * seconds_of({options.codec, options.plan}, bytes));
       clock.advance(waits_s * std::generate_canonical<double, 32>(random));
       if (bytes == 1 << 10 && sizes.size() < 2 * stalled && sizes.size() % 2 == 1) {
         clock.advance(6e-3);
@@ -96,6 +96,14 @@ size_t ways_at(const TuningTable& table, size_t bytes) {
                     [&](const TuningPoint& point) { return point.bytes == bytes; }));
 }
 
+// What calls take of themselves, whatever the machine makes some of them take.
+void expect_settled_times(const Machine& machine, const TuningTable& table) {
+  for (const TuningPoint& point : table.points()) {
+    EXPECT_NEAR(point.seconds / machine.seconds_of(point.way, point.bytes), 1, 1e-3)
+        << point.way.codec << ' ' << point.bytes;
+  }
+}
+
 TEST(Tuner, MeasuresEveryWayAndGivesItsTimeBack) {
   Machine machine;
   const TuningTable table = machine.tune(2);
@@ -104,10 +112,7 @@ TEST(Tuner, MeasuresEveryWayAndGivesItsTimeBack) {
   EXPECT_EQ(ways_at(table, 4 << 20), 4U);
   EXPECT_EQ(ways_at(table, 16 << 20), 4U);
   for (const TuningPoint& point : table.points()) {
-    CallOptions options;
-    options.codec = point.way.codec;
-    options.plan = point.way.plan;
-    EXPECT_NEAR(point.seconds, machine.seconds_of(options, point.bytes), 2e-9);
+    EXPECT_NEAR(point.seconds, machine.seconds_of(point.way, point.bytes), 2e-9);
   }
 }
 
@@ -120,13 +125,7 @@ TEST(Tuner, TimesExactValuesOfReachedArraysWhenTheyHaveSettled) {
       machine.reached_bytes = reached_bytes;
       const TuningTable table = machine.tune(size);
       EXPECT_LE(static_cast<double>(machine.clock.now_ns()) * 1e-9, 0.2);
-      for (const TuningPoint& point : table.points()) {
-        CallOptions options;
-        options.codec = point.way.codec;
-        options.plan = point.way.plan;
-        EXPECT_NEAR(point.seconds / machine.seconds_of(options, point.bytes), 1, 1e-3)
-            << point.way.codec << ' ' << point.bytes;
-      }
+      expect_settled_times(machine, table);
       EXPECT_EQ(ways_at(table, 16 << 20), size == 2 ? 4U : 6U) << "rows leave no way out";
     }
   }
@@ -139,13 +138,8 @@ TEST(Tuner, OutvotesTurnsThatMeetUntouchedMemory) {
     machine.untouched = untouched;
     const TuningTable table = machine.tune(2);
     EXPECT_LE(static_cast<double>(machine.clock.now_ns()) * 1e-9, 0.2);
-    for (const TuningPoint& point : table.points()) {
-      CallOptions options;
-      options.codec = point.way.codec;
-      options.plan = point.way.plan;
-      EXPECT_NEAR(point.seconds / machine.seconds_of(options, point.bytes), 1, 1e-3)
-          << untouched << ' ' << point.way.codec << ' ' << point.bytes;
-    }
+    SCOPED_TRACE(untouched);
+    expect_settled_times(machine, table);
   }
 }
 
@@ -155,14 +149,10 @@ TEST(Tuner, TellsItsTableWhatACacheHolds) {
   const TuningTable table = machine.tune(2);
   EXPECT_EQ(table.cached_bytes(), machine.cached_bytes);
   EXPECT_EQ(machine.tune(2, &table).cached_bytes(), machine.cached_bytes) << "known";
-  CallOptions options;
-  options.codec = "exact";
-  options.plan = PlanKind::kTwoStep;
-  const double within_s = machine.seconds_of(options, 16 << 20);
-  const double all_s = machine.seconds_of(options, 64 << 20);
-  EXPECT_NEAR(table.seconds({"exact", PlanKind::kTwoStep}, 64 << 20).value() /
-                  (all_s + 0.3 * (all_s - within_s)),
-              1, 1e-3);
+  const TuningWay way{"exact", PlanKind::kTwoStep};
+  const double within_s = machine.seconds_of(way, 16 << 20);
+  const double all_s = machine.seconds_of(way, 64 << 20);
+  EXPECT_NEAR(table.seconds(way, 64 << 20).value() / (all_s + 0.3 * (all_s - within_s)), 1, 1e-3);
 }
 
 // Where untuned calls go by trees, tuned ones can: at every size that they were measured at.
@@ -205,11 +195,9 @@ TEST(Tuner, LooksAgainWhereTheFirstLookWasDisturbed) {
     const TuningTable table = machine.tune(4);
     EXPECT_GE(ways_at(table, 1 << 20), 4U) << stalled;
     EXPECT_LE(static_cast<double>(machine.clock.now_ns()) * 1e-9, 0.2) << stalled;
-    CallOptions options;
-    options.codec = "exact";
-    options.plan = PlanKind::kTwoStep;
-    const double foretold = table.seconds({"exact", options.plan}, 1 << 20).value();
-    EXPECT_NEAR(foretold / machine.seconds_of(options, 1 << 20), 1, 0.01) << stalled;
+    const TuningWay way{"exact", PlanKind::kTwoStep};
+    const double foretold = table.seconds(way, 1 << 20).value();
+    EXPECT_NEAR(foretold / machine.seconds_of(way, 1 << 20), 1, 0.01) << stalled;
   }
 }
 
@@ -217,12 +205,10 @@ TEST(Tuner, ForetellsWhatItDidNotMeasure) {
   Machine machine;
   const TuningTable table = machine.tune(2);
   for (const char* codec : {"exact", "bf16", "int8/128", "int4/128"}) {
-    CallOptions options;
-    options.codec = codec;
-    options.plan = PlanKind::kTwoStep;
+    const TuningWay way{codec, PlanKind::kTwoStep};
     for (const size_t bytes : {256 << 10, 1 << 20, 8 << 20, 64 << 20, 256 << 20}) {
-      const double real = machine.seconds_of(options, bytes);
-      const double foretold = table.seconds({codec, PlanKind::kTwoStep}, bytes).value();
+      const double real = machine.seconds_of(way, bytes);
+      const double foretold = table.seconds(way, bytes).value();
       EXPECT_NEAR(foretold / real, 1, 0.001) << codec << ' ' << bytes;
     }
   }
@@ -239,11 +225,9 @@ TEST(Tuner, TellsWhatBytesCostBehindALongLatency) {
       const TuningTable table = machine.tune(2);
       EXPECT_LE(static_cast<double>(machine.clock.now_ns()) * 1e-9, 0.2) << latency_s;
       for (const std::string_view codec : {"exact", "int8/128"}) {
-        CallOptions options;
-        options.codec = codec;
-        options.plan = PlanKind::kTwoStep;
-        const double ratio = table.seconds({codec, options.plan}, 64 << 20).value() /
-                             machine.seconds_of(options, 64 << 20);
+        const TuningWay way{codec, PlanKind::kTwoStep};
+        const double ratio =
+            table.seconds(way, 64 << 20).value() / machine.seconds_of(way, 64 << 20);
         // There is time for 256 KiB at most.
         const bool is_hidden = ns_per_byte * 1e-9 * (256 << 10) < 0.25 * latency_s;
         EXPECT_GT(ratio, is_hidden ? 0.4 : 0.99) << codec << ' ' << latency_s << ' ' << ns_per_byte;
@@ -401,23 +385,15 @@ TEST(Tuner, WhereTimeIsShortTwoCodecsSpeakForAll) {
   const TuningTable table = machine.tune(2);
   EXPECT_EQ(ways_at(table, 4 << 20), 4U);
   EXPECT_EQ(ways_at(table, 16 << 20), 2U);
-  CallOptions options;
-  options.codec = "bf16";
-  options.plan = PlanKind::kTwoStep;
-  EXPECT_NEAR(table.seconds({"bf16", PlanKind::kTwoStep}, 16 << 20).value() /
-                  machine.seconds_of(options, 16 << 20),
-              1, 0.05);
+  const TuningWay way{"bf16", PlanKind::kTwoStep};
+  EXPECT_NEAR(table.seconds(way, 16 << 20).value() / machine.seconds_of(way, 16 << 20), 1, 0.05);
 }
 
 // They take by two_step what they take of themselves, whatever went before.
 void expect_short_calls(const Machine& machine, const TuningTable& table, std::string_view codec) {
-  CallOptions options;
-  options.codec = codec;
-  options.plan = PlanKind::kTwoStep;
+  const TuningWay way{codec, PlanKind::kTwoStep};
   for (const size_t bytes : {1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20}) {
-    EXPECT_NEAR(table.seconds({codec, PlanKind::kTwoStep}, bytes).value(),
-                machine.seconds_of(options, bytes), 2e-9)
-        << bytes;
+    EXPECT_NEAR(table.seconds(way, bytes).value(), machine.seconds_of(way, bytes), 2e-9) << bytes;
   }
 }
 
