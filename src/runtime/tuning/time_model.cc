@@ -86,9 +86,8 @@ double seconds_beyond(Points own, double bytes) {
   return end.seconds + std::max(slope, 0.0) * (bytes - size_of(end));
 }
 
-// The codecs that were measured furthest with `plan`, beyond `bytes`; if there are none, with
-// two_step. The plan stands in their ways.
-std::vector<TuningWay> ways_reaching_further(Points points, PlanKind plan, size_t bytes) {
+// The codecs that were measured furthest with `plan`, beyond `bytes`.
+std::vector<TuningWay> ways_of_plan(Points points, PlanKind plan, size_t bytes) {
   size_t furthest = bytes;
   for (const TuningPoint& point : points) {
     if (point.way.plan == plan) furthest = std::max(furthest, point.bytes);
@@ -99,8 +98,18 @@ std::vector<TuningWay> ways_reaching_further(Points points, PlanKind plan, size_
       ways.push_back(point.way);
     }
   }
-  if (!ways.empty() || plan == PlanKind::kTwoStep || plan == PlanKind::kOneShot) return ways;
-  return ways_reaching_further(points, PlanKind::kTwoStep, bytes);
+  return ways;
+}
+
+// The same; if there are none, of the plan that speaks for all where there is no time for more:
+// two_step, or hierarchical where hosts hold several ranks. The plan stands in the ways.
+std::vector<TuningWay> ways_reaching_further(Points points, PlanKind plan, size_t bytes) {
+  std::vector<TuningWay> ways = ways_of_plan(points, plan, bytes);
+  if (plan == PlanKind::kOneShot) return ways;
+  for (const PlanKind other : {PlanKind::kTwoStep, PlanKind::kHierarchical}) {
+    if (ways.empty()) ways = ways_of_plan(points, other, bytes);
+  }
+  return ways;
 }
 
 // By how much longer `bytes` take than the last measured size of `own`, going by `theirs`, which

@@ -99,6 +99,28 @@ TEST(TimeModel, HierarchicalWhereItReachesFurthestIsNotOutlasted) {
               4 * 700e-6, 1e-12);
 }
 
+// Two hosts of two ranks behind a bucket of 72 KiB at 200 Mbit/s: one look at 16 KiB, which the
+// bucket let through, for all, and only hierarchical further. A ring crosses the wire 1.5 times as
+// often as that; by its own two sizes alone it seemed to take 1.1 ms of 2.2.
+TEST(TimeModel, AmongHostsOfSeveralRanksPlansGrowAsHierarchicalDoes) {
+  constexpr TuningWay kInt8Ring{"int8/128", PlanKind::kRing};
+  constexpr TuningWay kBetween{"int8/128", PlanKind::kHierarchical};
+  const auto points = TuningTable({{kInt8, 1024, 152e-6},
+                                   {kInt8, 16'384, 422e-6},
+                                   {kInt8Ring, 1024, 245e-6},
+                                   {kInt8Ring, 16'384, 343e-6},
+                                   {kBetween, 1024, 157e-6},
+                                   {kBetween, 16'384, 247e-6},
+                                   {kBetween, 65'536, 757e-6},
+                                   {kBetween, 262'144, 2922e-6}})
+                          .points();
+  for (const size_t bytes : {131'072, 262'144, 524'288}) {
+    const double between = model_seconds(points, kBetween, bytes).value();
+    EXPECT_GT(model_seconds(points, kInt8Ring, bytes).value(), 1.05 * between) << bytes;
+    EXPECT_GT(model_seconds(points, kInt8, bytes).value(), 1.5 * between) << bytes;
+  }
+}
+
 TEST(TimeModel, BeyondAllSizesItGrowsAsItsNeighboursDoThere) {
   const auto points = sample_points();
   const double exact = model_seconds(points, kExact, 16 * kMega).value();
