@@ -2,8 +2,8 @@
 // described topology, the bound that its links set, and what decides.
 //
 // Thread safety: any thread. Invariant: nothing is measured, so that the same options give the same
-// numbers anywhere, unless the options ask for it; the costs of cores and codecs are those of the
-// machine in docs/performance.md otherwise.
+// numbers anywhere, unless the options ask for it; the costs of cores and codecs are those that
+// docs/plans.md lists otherwise.
 #pragma once
 
 #include <cstddef>
@@ -58,6 +58,12 @@ struct PlanStudy {
   double wire_bytes = 0;  // the whole array on its way, scales that are agreed on included
   double bound_s = 0;     // no plan can be quicker: the links alone
   bool measured = false;  // the codec's rates are this machine's
+  // What a call that names this codec and neither plan nor error takes in a group whose topology
+  // file describes these links, and that was not tuned; kAuto: it is refused. As docs/plans.md says
+  // by documented rates, whatever the options say of cores and codec, and only of larger sums in
+  // groups of up to 64 ranks: another than the quickest where that gains less than 3 %, or costs
+  // more error than such a call allows.
+  PlanKind open_plan = PlanKind::kAuto;
   // The quickest first (of those within 0.5 % of it, one that needs the cores little and has few
   // dependent messages), then those that do not fit.
   std::vector<PlanPrediction> plans;

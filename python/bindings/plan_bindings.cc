@@ -22,8 +22,9 @@ namespace {
 // plan, misfit, time, wire, cpu, memory, chain (seconds), hops, dominant
 using Prediction =
     std::tuple<std::string, std::string, double, double, double, double, double, int, std::string>;
-// topology, ranks, hosts, wire bytes, bound (seconds), codec measured, predictions
-using Study = std::tuple<std::string, int, int, double, double, bool, std::vector<Prediction>>;
+// topology, ranks, hosts, wire bytes, bound (seconds), codec measured, open plan, predictions
+using Study =
+    std::tuple<std::string, int, int, double, double, bool, std::string, std::vector<Prediction>>;
 
 Study study(const std::string& topology, const std::string& rate, double latency_us,
             const std::string& op, size_t bytes, const std::string& dtype, const std::string& codec,
@@ -50,8 +51,10 @@ Study study(const std::string& topology, const std::string& rate, double latency
     plans.emplace_back(std::string(plan_kind_name(p.plan)), p.misfit, p.time_s, p.wire_s, p.cpu_s,
                        p.memory_s, p.chain_s, p.hops, p.dominant);
   }
-  return {made.topology, made.ranks,    made.hosts,      made.wire_bytes,
-          made.bound_s,  made.measured, std::move(plans)};
+  const bool is_refused = made.open_plan == PlanKind::kAuto;
+  const std::string open_plan(is_refused ? "" : plan_kind_name(made.open_plan));
+  return {made.topology, made.ranks,    made.hosts, made.wire_bytes,
+          made.bound_s,  made.measured, open_plan,  std::move(plans)};
 }
 
 }  // namespace
@@ -61,7 +64,7 @@ void bind_plans(nb::module_& module) {
              nb::arg("op"), nb::arg("bytes"), nb::arg("dtype"), nb::arg("codec"), nb::arg("cores"),
              nb::arg("one_machine"), nb::arg("measure_codec"),
              "Topology, ranks, hosts, wire bytes, bound in seconds, whether the codec was "
-             "measured, and every plan's prediction.");
+             "measured, what an open plan becomes, and every plan's prediction.");
 }
 
 }  // namespace tersum::python

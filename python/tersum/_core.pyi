@@ -59,6 +59,7 @@ def study_plans(
     float,
     float,
     bool,
+    str,
     list[tuple[str, str, float, float, float, float, float, int, str]],
 ]: ...
 def is_host_memory(device_type: int) -> bool: ...

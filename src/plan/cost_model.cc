@@ -16,7 +16,7 @@ struct TypicalRates {
   std::string_view codec;
   CodecRates rates;
 };
-// Arrays in L3; docs/performance.md has the machine. The wire ratio is the codec's own business.
+// Arrays in L3; docs/plans.md has the machine. The wire ratio is the codec's own business.
 constexpr TypicalRates kTypicalRates[] = {
     {"int8", {63.9e9, 32.7e9, 212e9, 89e9, 1}},
     {"int4", {57.3e9, 24.1e9, 128e9, 103e9, 1}},

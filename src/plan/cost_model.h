@@ -114,7 +114,7 @@ std::vector<PricedPlan> price_plans(const CostRequest& request);
 PlanKind choose_plan_by_cost(const CostRequest& request);
 
 // Rates of a core for "exact" (of float32), "bf16", "int8/<block>" and "int4/<block>" as measured
-// on the machine of docs/performance.md, for who has measured none: those of arrays in L3.
+// on the machine that docs/plans.md names, for who has measured none: those of arrays in L3.
 CodecRates typical_codec_rates(std::string_view codec);
 
 }  // namespace tersum

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,8 @@
 #include "plan/cost_model.h"
 #include "runtime/codec_timing.h"
 #include "runtime/plan_needed.h"
+#include "runtime/tuning/path_choice.h"
+#include "runtime/usual_plan.h"
 
 namespace tersum {
 namespace {
@@ -42,6 +45,24 @@ PlanPrediction prediction_of(const PricedPlan& plan) {
   prediction.hops = cost.hops;
   prediction.dominant = cost_term_name(cost.dominant);
   return prediction;
+}
+
+PlanKind open_plan(const Topology& topology, const Codec& codec, const CallArguments& arguments) {
+  const PathContext context{{topology.ranks(), &topology}, nullptr, nullptr, {}};
+  const std::string spec = codec.spec().to_string();
+  CallOptions call;
+  call.codec = spec;
+  PlanKind plan = plan_needed(codec, arguments.collective, topology.ranks());
+  if (plan == PlanKind::kAuto) {
+    Result<PathChoice> choice = choose_path(context, arguments, call);
+    if (choice.ok()) plan = choice->plan;
+  }
+  if (plan == PlanKind::kAuto) {
+    plan = usual_plan(context.ground, arguments.collective, arguments.type, arguments.op, codec,
+                      arguments.count);
+  }
+  const bool fits = takes_plan(codec, plan_request(context, arguments.collective, plan));
+  return fits ? plan : PlanKind::kAuto;
 }
 
 // An all-reduce moves as many finished sums as contributions; the others move one of the two.
@@ -124,6 +145,11 @@ Result<PlanStudy> study_plans(const PlanStudyOptions& options) {
   if (count > 0) request.codec.wire_ratio = study.wire_bytes / request.value_bytes;
   study.bound_s = wire_bound_s(request);
   study.plans = predictions_of(price_plans(request), codec, request);
+  CallArguments arguments;
+  arguments.collective = options.collective;
+  arguments.count = count / part_count(options.collective, study.ranks);
+  arguments.type = options.type;
+  study.open_plan = open_plan(*topology.value(), codec, arguments);
   return study;
 }
 

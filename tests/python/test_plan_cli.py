@@ -56,6 +56,33 @@ def test_the_winner_is_near_its_wire_bound(
     assert facts["bound_s"] < best["time_s"] < 1.03 * facts["bound_s"]
     assert best["dominant"] == "wire"
     assert facts["verdict"].startswith(f"{winner} wins")
+    # Nothing gains 3 % on the rule's plan behind a switch, nor on a square.
+    open_plan = {"star8": "two_step", "torus2x2": "torus"}.get(topology, winner)
+    assert facts["open_plan"] == open_plan
+    told = f"Calls with an open plan take {open_plan} " in facts["verdict"]
+    assert told == (open_plan != winner)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "open_plan"),
+    [
+        (("star8", "reduce_scatter", "int8"), "two_step"),
+        (("ring4", "all_to_all", "exact"), "tree"),
+        (("ring4", "gather", "exact"), "tree"),
+        (("mesh4", "all_gather", "exact"), "two_step"),
+        # Refused: their scales are powers of two, and the rule's plan codes at every hop.
+        (("ring8", "all_reduce", "mxfp8"), ""),
+        # Refused: it adds in an order for which there are no links.
+        (("ring4", "reduce_scatter", "lut2"), ""),
+    ],
+)
+def test_what_calls_with_an_open_plan_take(
+    capsys: Any, arguments: tuple[str, str, str], open_plan: str
+) -> None:
+    topology, op, codec = arguments
+    call = ["plan", "--json", "--topology", topology, "--bytes", "16M", "--op", op]
+    main([*call, "--codec", codec])
+    assert json.loads(capsys.readouterr().out)["open_plan"] == open_plan
 
 
 def test_the_table_shows_every_plan_and_why_one_wins(capsys: Any) -> None:

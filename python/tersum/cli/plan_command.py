@@ -43,7 +43,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--measure",
         action="store_true",
-        help="with the codec's speed on this machine, not that of docs/performance.md",
+        help="with the codec's speed on this machine, not the one of docs/plans.md",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     parser.set_defaults(run=run)
@@ -102,7 +102,7 @@ def _table(study: Study, codec: str) -> str:
         f"# {study.op} of {format_bytes(study.size)} on {study.topology}: {study.ranks} ranks, "
         f"{codec} sends {format_bytes(study.wire_bytes)}",
         f"# bound by the links alone: {format_seconds(study.bound_s)}; the codec's speed is "
-        + ("this machine's" if study.measured else "that of docs/performance.md"),
+        + ("this machine's" if study.measured else "a Zen 5 core's (docs/plans.md)"),
         "",
         f"{'plan':<19} {'time':>9} {'x bound':>9} {'wire':>9} {'cores':>9} {'memory':>9}"
         f" {'chain':>9}{'hops':>6}  decides",

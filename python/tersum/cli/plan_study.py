@@ -36,6 +36,9 @@ class Study:
     bound_s: float
     plans: tuple[Prediction, ...]
     measured: bool = False  #: the codec's rates are this machine's, now
+    #: what calls that name neither plan nor error take where a file describes these links and
+    #: nothing was tuned; "" if they are refused
+    open_plan: str = ""
 
     @property
     def fitting(self) -> list[Prediction]:
@@ -48,7 +51,16 @@ class Study:
         return [plan for plan in self.plans if plan.misfit]
 
     def verdict(self) -> str:
-        """Which plan wins, and why, in a sentence."""
+        """Which plan wins, and why, in a sentence; another that open calls take, in a second."""
+        best = self._winner()
+        if not self.fitting or self.open_plan in ("", self.fitting[0].plan):
+            return best
+        return (
+            f"{best}. Calls with an open plan take {self.open_plan} on links described so "
+            "(docs/plans.md: Which one auto takes)"
+        )
+
+    def _winner(self) -> str:
         if not self.fitting:
             codec_too = any(plan.misfit.startswith("codec ") for plan in self.misfits)
             return f"no plan of {self.op} fits {self.topology}" + " and the codec" * codec_too
@@ -112,7 +124,7 @@ def study_plans(
     ``measure`` times the codec on this machine first, some milliseconds once per process and codec;
     formats of sums that agree on scales cannot be timed alone, and keep the documented rates.
     """
-    name, ranks, hosts, wire_bytes, bound_s, measured, plans = _core.study_plans(
+    name, ranks, hosts, wire_bytes, bound_s, measured, open_plan, plans = _core.study_plans(
         topology, rate, latency_us, op, size, dtype, codec, cores, one_machine, measure
     )
     return Study(
@@ -125,4 +137,5 @@ def study_plans(
         bound_s=bound_s,
         plans=tuple(Prediction(*plan) for plan in plans),
         measured=measured,
+        open_plan=open_plan,
     )
