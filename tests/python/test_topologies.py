@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -17,7 +18,7 @@ import tersum
 from tersum.cli import shaped_link
 from tersum.cli.network_namespaces import NamespaceError
 from tersum.cli.plan_study import study_plans
-from tersum.cli.wired_topology import WiredTopology, wired_text
+from tersum.cli.wired_topology import WiredTopology, unshaped_latency_us, wired_text
 from tersum.topologies import describe_topology, read_topology
 
 Run = Callable[..., list[Any]]
@@ -132,12 +133,87 @@ def test_a_node_reaches_its_neighbours_and_nobody_else() -> None:
         assert _reached(wired, 2) == [False, True, True]
     with WiredTopology(tersum.read_topology("star3")) as wired:
         assert _reached(wired, 1) == [True, True]
+    with WiredTopology(tersum.read_topology("torus2x4")) as wired:
+        # (0, 1): beside it (0, 0) and (0, 2), across (1, 1), which is rank 5.
+        assert _reached(wired, 1) == [True, True, False, False, True, False, False]
 
 
 TWO_HOSTS: dict[str, Any] = {
     "hosts": [{"name": "a", "ranks": [0, 1]}, {"name": "b", "ranks": [2, 3]}],
     "links": [{"between": ["a", "b"], "rate": "200mbit"}],
 }
+
+
+def _perf(*arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(Path(tersum.__file__).parent.parent)}
+    argv = [sys.executable, "-m", "tersum", "perf", "--iters", "3", "--warmup", "1", *arguments]
+    return subprocess.run(
+        argv, capture_output=True, text=True, timeout=120, check=False, env=environment
+    )
+
+
+@needs_links
+@pytest.mark.parametrize(
+    ("name", "plan"),
+    [
+        ("pair", "two_step"),
+        ("ring8", "bidirectional_ring"),
+        ("torus2x2", "torus"),
+        ("torus2x4", "torus"),
+        ("mesh4", "halving_doubling"),
+        ("star8", "two_step"),
+    ],
+)
+def test_every_named_topology_is_wired(name: str, plan: str, tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    size = ("--min-bytes", "256K", "--max-bytes", "256K")
+    plans = ("--plan", f"auto,{plan}")
+    done = _perf("--topology", name, "--codec", "int8", *plans, *size, "--json", str(path))
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(path.read_text())
+    assert [row["plan"] for row in rows] == ["auto", plan]
+    for row in rows:
+        assert row["ranks"] == tersum.read_topology(name)["ranks"] and row["wrong"] == 0
+        assert row["wire_bound_us"] > 0 and row["predicted_us"] > 0
+
+
+@needs_links
+def test_other_libraries_do_not_pass_a_topology_by(tmp_path: Path) -> None:
+    done = _perf(
+        *("--topology", "ring4", "--min-bytes", "4K", "--max-bytes", "4K"),
+        *("--compare", "all", "--peers", str(tmp_path)),
+    )
+    assert done.returncode == 0, done.stderr
+    for name in ("openmpi", "mpich", "oneccl"):
+        assert f"# {name} skipped: it needs ranks that tersum perf starts itself" in done.stdout
+    reason = "its ranks are not on these wires: use --link"
+    if importlib.util.find_spec("torch") is None:
+        reason = "no torch here"
+    assert f"# gloo skipped: {reason}" in done.stdout
+
+
+def test_latencies_that_wires_here_have_are_theirs() -> None:
+    def latencies(latency_us: float) -> tuple[float, float]:
+        text = json.dumps({**TWO_HOSTS, "latency_us": latency_us})
+        given = tersum.read_topology(wired_text(text, "1gbit"))["links"][0]["latency_us"]
+        return unshaped_latency_us(tersum.read_topology(text)), given
+
+    assert latencies(20) == (0, pytest.approx(20))
+    assert latencies(5) == (0, pytest.approx(5))
+    assert latencies(21) == (pytest.approx(21), pytest.approx(20))
+    assert unshaped_latency_us(tersum.read_topology('{"hosts": ["alone"]}')) == 0
+
+
+@needs_links
+def test_a_latency_that_no_wire_here_has_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "far.json"
+    file.write_text(json.dumps({**TWO_HOSTS, "latency_us": 30_000}))
+    path = tmp_path / "rows.json"
+    size = ("--min-bytes", "64K", "--max-bytes", "64K")
+    done = _perf("--topology", str(file), "--codec", "int8", *size, "--json", str(path))
+    assert done.returncode == 0, done.stderr
+    assert "# a latency of 30000 us is described but not shaped" in done.stdout
+    assert json.loads(path.read_text())[0]["predicted_us"] < 30_000
 
 
 @needs_links
@@ -151,14 +227,11 @@ def test_perf_measures_named_plans_on_wires(topology: Any, plans: str, tmp_path:
         file.write_text(json.dumps(topology))
         topology = str(file)
     path = tmp_path / "rows.json"
-    argv = [sys.executable, "-m", "tersum", "perf", "--topology", topology, "--plan", plans]
-    if topology == "ring4":
-        argv += ["--link", "200mbit"]
-    argv += ["--codec", "exact,int8", "--min-bytes", "64K", "--max-bytes", "64K"]
-    argv += ["--iters", "3", "--warmup", "1", "--json", str(path)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(tersum.__file__).parent.parent)}
-    done = subprocess.run(
-        argv, capture_output=True, text=True, timeout=120, check=False, env=environment
+    link = ("--link", "200mbit") if topology == "ring4" else ()
+    size = ("--min-bytes", "64K", "--max-bytes", "64K")
+    done = _perf(
+        *("--topology", topology, "--plan", plans, "--codec", "exact,int8"),
+        *(*link, *size, "--json", str(path)),
     )
     assert done.returncode == 0, done.stderr
     rows = json.loads(path.read_text())

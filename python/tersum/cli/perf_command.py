@@ -37,7 +37,7 @@ from tersum.cli.perf_rank import measure
 from tersum.cli.perf_spawn import run_local_ranks
 from tersum.cli.perf_worker import make_contenders, serve_counters
 from tersum.cli.shaped_link import parse_rate
-from tersum.cli.wired_topology import wired_text
+from tersum.cli.wired_topology import unshaped_latency_us, wired_text
 from tersum.codecs import is_auto
 from tersum.communicator import Communicator
 from tersum.errors import TersumError
@@ -323,7 +323,7 @@ def _with_libraries(
         arguments.peers,
         arguments.ranks or _DEFAULT_RANKS,
         local=place is None,
-        linked=bool(arguments.link),
+        linked=bool(arguments.link or arguments.topology),
     )
     return dataclasses.replace(options, compare=tuple(chosen)), skipped
 
@@ -342,6 +342,11 @@ def run(arguments: argparse.Namespace) -> int:
             ranks = shape["ranks"]
             wires = wired_text(options.topology, arguments.link or "1gbit")
             options = dataclasses.replace(options, wires=wires)
+            if latency_us := unshaped_latency_us(shape):
+                skipped.append(
+                    f"a latency of {latency_us:.0f} us is described but not shaped: ranks and "
+                    "predictions are given 20"
+                )
         if arguments.bind == "cores":
             options = dataclasses.replace(options, cpus=cpus_by_rank(ranks))
         rows: Iterator[Row | Skip] = run_local_ranks(options, ranks, arguments.link, shape)

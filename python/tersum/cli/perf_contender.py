@@ -110,7 +110,8 @@ def choose_libraries(
     linked: bool,
 ) -> tuple[list[str], list[str]]:
     """Of the libraries to compare with, those that can run here, and for the others lines that say
-    why not. ``local``: ``ranks`` are started by this program; ``linked``: on shaped links."""
+    why not. ``local``: ``ranks`` are started by this program; ``linked``: on shaped links or a
+    topology's."""
     chosen: list[str] = []
     skipped: list[str] = []
     for name in names:
@@ -134,6 +135,8 @@ def _why_not_gloo(options: PerfOptions) -> str:
         return "it cannot average: use --redop sum"
     if options.transport == "shm":
         return "it has no shared memory"
+    if options.topology:
+        return "its ranks are not on these wires: use --link"
     return ""
 
 

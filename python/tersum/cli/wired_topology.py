@@ -29,6 +29,9 @@ from tersum.topologies import TopologyShape, describe_topology, read_topology
 
 _HOSTS_MAX = 250
 _BURST_BYTES = parse_burst(DEFAULT_BURST)
+#: what the ends of a veth take; more than that no wire here has (Linux shapes it with netem, which
+#: many machines lack)
+_LATENCY_US_MAX = 20.0
 _BURST_BYTES_MIN = 8_192  # a bucket drops what is larger than itself, and packets may be of 4 KiB
 
 
@@ -42,16 +45,28 @@ class _Port(NamedTuple):
 
 def wired_text(topology: str, rate: str) -> str:
     """The text of a topology (its name, then with links of ``rate``, or the text of a file) as it
-    is wired here: its links have buckets, which the cost model has to know."""
+    is wired here, which the cost model has to know: its links have buckets, and no latency of more
+    than 20 us (``unshaped_latency_us``)."""
     if "{" in topology:
         described = json.loads(topology)
     else:
         described = json.loads(describe_topology(read_topology(topology, rate)))
+    for part in (described, *described.get("links", [])):
+        if "latency_us" in part:
+            part["latency_us"] = min(part["latency_us"], _LATENCY_US_MAX)
     described["burst_bytes"] = described.get("burst_bytes") or _BURST_BYTES
     for link in described.get("links", []):
         if not link.get("burst_bytes"):
             link.pop("burst_bytes", None)
     return json.dumps(described)
+
+
+def unshaped_latency_us(shape: TopologyShape) -> float:
+    """The longest latency that a link of ``shape`` describes and no wire here has; 0 if all have
+    theirs."""
+    longest = max((link["latency_us"] for link in shape["links"]), default=0.0)
+    # Latencies have been seconds meanwhile, and 20 us come back as a little more.
+    return longest if longest > _LATENCY_US_MAX * (1 + 1e-9) else 0.0
 
 
 class WiredTopology(RankNetwork):
