@@ -18,14 +18,18 @@
 namespace tersum::testing {
 namespace {
 
-TEST(Large, MoreThanTwoToThe31Elements) {
-  constexpr size_t kCount = (size_t{1} << 31) + 1009;
+// Why there is no room for so many bytes, or "".
+std::string why_no_room(size_t bytes) {
   const auto free_bytes =
       static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  if (free_bytes < 3 * kCount) {
-    GTEST_SKIP() << "needs " << 3 * kCount / (1 << 20) << " MiB of free memory, has "
-                 << free_bytes / (1 << 20);
-  }
+  if (free_bytes >= bytes) return "";
+  return "needs " + std::to_string(bytes >> 20) + " MiB of free memory, has " +
+         std::to_string(free_bytes >> 20);
+}
+
+TEST(Large, MoreThanTwoToThe31Elements) {
+  constexpr size_t kCount = (size_t{1} << 31) + 1009;
+  if (const std::string why = why_no_room(3 * kCount); !why.empty()) GTEST_SKIP() << why;
   Cluster cluster(ClusterOptions{});
   std::vector<std::vector<uint8_t>> data(2);
   for (size_t r = 0; r < 2; ++r) data[r].assign(kCount, static_cast<uint8_t>(r + 1));
@@ -42,6 +46,38 @@ TEST(Large, MoreThanTwoToThe31Elements) {
   EXPECT_EQ(data[0][size_t{1} << 31], 51);
   EXPECT_EQ(data[0][12345], 3);
   EXPECT_TRUE(data[0] == data[1]);
+}
+
+// The halves of an array of more than 2^31 elements: summed up by a ring, then put together again.
+TEST(Large, PartsOfMoreThanTwoToThe31Elements) {
+  constexpr size_t kPart = (size_t{1} << 30) + 505;
+  if (const std::string why = why_no_room(7 * kPart); !why.empty()) GTEST_SKIP() << why;
+  const auto value = [](size_t i) { return static_cast<uint8_t>((i + 37 * (i >> 31)) & 127); };
+  std::vector<uint8_t> input(2 * kPart);
+  for (size_t i = 0; i < input.size(); ++i) input[i] = value(i);
+  std::vector<std::vector<uint8_t>> sums(2, std::vector<uint8_t>(kPart));
+  Cluster cluster(ClusterOptions{});
+  const CallOptions how{"exact", PlanKind::kRing, 120'000};
+  for (const Status& status : cluster.run([&](int rank, Communicator& communicator) {
+         uint8_t* const own = sums[static_cast<size_t>(rank)].data();
+         return communicator.start_reduce_scatter(input.data(), own, kPart, DataType::kUint8,
+                                                  ReduceOp::kSum, how);
+       })) {
+    ASSERT_TRUE(status.ok()) << status.to_string();
+  }
+  std::vector<uint8_t> other(2 * kPart);
+  const std::array<uint8_t*, 2> gathered = {input.data(), other.data()};
+  for (const Status& status : cluster.run([&](int rank, Communicator& communicator) {
+         const auto r = static_cast<size_t>(rank);
+         return communicator.start_all_gather(sums[r].data(), gathered[r], kPart, DataType::kUint8,
+                                              how);
+       })) {
+    ASSERT_TRUE(status.ok()) << status.to_string();
+  }
+  size_t wrong = 0;
+  for (size_t i = 0; i < input.size(); ++i) wrong += input[i] == 2 * value(i) ? 0 : 1;
+  EXPECT_EQ(wrong, 0U);
+  EXPECT_TRUE(input == other);
 }
 
 // An array of more than 2^33 bytes in some 20 MiB of memory: the same tile over and over, except
