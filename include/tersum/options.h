@@ -127,6 +127,10 @@ struct CommunicatorOptions {
   // Rules for what calls leave open (agreed), "all_reduce:64k-inf:int8/128:*,…": docs/tuning.md.
   // Empty takes the environment's TERSUM_TUNE.
   std::string tuning_rules;
+  // Whether the group is tuned as soon as it has met (agreed), as tune() does, which a call that
+  // leaves its codec open would do otherwise: plans that are open then go by what was measured from
+  // the first call on, at 200 ms of the start. TERSUM_TUNE_AT_START comes first.
+  bool tune_at_start = false;
   // Which ranks have wires between them (agreed): a name ("ring8", "torus2x4", "mesh4", "star8") or
   // the text of a topology file (docs/plans.md). Plans then use those wires only, and only
   // neighbours connect. Empty: every rank reaches every other.

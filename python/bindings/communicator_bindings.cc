@@ -129,10 +129,11 @@ PyCommunicatorPtr create(int rank, int size, nb::object source, const std::strin
                          const std::string& transport, int streams, int64_t slice_bytes,
                          int64_t window_bytes, const std::string& trace_file,
                          const std::string& topology, const std::string& tuning_rules,
-                         uint32_t flatten_every, uint64_t rounding_seed) {
+                         bool tune_at_start, uint32_t flatten_every, uint64_t rounding_seed) {
   CommunicatorOptions options =
       make_options(timeout_ms, listen, port, transport, streams, slice_bytes, window_bytes,
                    trace_file, topology, tuning_rules);
+  options.tune_at_start = tune_at_start;
   options.flatten_every = flatten_every;
   options.rounding_seed = rounding_seed;
   std::shared_ptr<Store> store = store_from_python(std::move(source), rank, timeout_ms);
@@ -402,7 +403,8 @@ void bind_communicator(nb::module_& module) {
                   nb::arg("name"), nb::arg("timeout_ms"), nb::arg("listen"), nb::arg("port"),
                   nb::arg("transport"), nb::arg("streams"), nb::arg("slice_bytes"),
                   nb::arg("window_bytes"), nb::arg("trace_file"), nb::arg("topology"),
-                  nb::arg("tuning_rules"), nb::arg("flatten_every"), nb::arg("rounding_seed"))
+                  nb::arg("tuning_rules"), nb::arg("tune_at_start"), nb::arg("flatten_every"),
+                  nb::arg("rounding_seed"))
       .def_prop_ro("rank", [](PyCommunicator& self) { return self.get().rank(); })
       .def_prop_ro("size", [](PyCommunicator& self) { return self.get().size(); })
       .def_prop_ro("hosts", [](PyCommunicator& self) { return self.get().hosts(); })

@@ -111,6 +111,7 @@ class Communicator:
         trace_file: str,
         topology: str,
         tuning_rules: str,
+        tune_at_start: bool,
         flatten_every: int,
         rounding_seed: int,
     ) -> Communicator: ...

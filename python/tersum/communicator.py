@@ -65,6 +65,10 @@ class Communicator(MoveCalls, LearnedState):
         a host is found out (:attr:`hosts`). Agreed, too.
     :param tuning_rules: what is to be taken where calls leave codec or plan open, by size, as in
         ``"all_reduce:64k-inf:int8/128:*"`` (docs/tuning.md). Empty takes ``TERSUM_TUNE``. Agreed.
+    :param tune_at_start: measure the group as soon as it has met, which takes 200 ms unless a kept
+        tuning serves: calls that leave their plan open go by that from the first one on.
+        ``TERSUM_TUNE_AT_START`` (0 or 1) comes first. Otherwise :meth:`tune` does, or the first
+        call with ``codec="auto"``. Agreed.
     :param flatten_every: of codecs with ``+flatten``: a site's results are looked at in every so
         many of its calls. Agreed.
     :param rounding_seed: of codecs with ``+sr``: what this rank's random rounding begins from, 0 to
@@ -106,6 +110,7 @@ class Communicator(MoveCalls, LearnedState):
         trace_file: str = "",
         topology: str = "",
         tuning_rules: str = "",
+        tune_at_start: bool = False,
         flatten_every: int = 1,
         rounding_seed: int = 0,
     ) -> None:
@@ -144,6 +149,7 @@ class Communicator(MoveCalls, LearnedState):
             trace_file,
             topology_text(topology),
             tuning_rules,
+            tune_at_start,
             flatten_every,
             rounding_seed,
         )

@@ -103,7 +103,9 @@ Result<Communicator> Communicator::create(int rank, int size, const std::shared_
   if (complete.tuning_rules.empty()) {
     complete.tuning_rules = environment_variable("TERSUM_TUNE").value_or("");
   }
-  return create_on(acquired.value(), rank, size, *store, complete, name);
+  Result<Communicator> made = create_on(acquired.value(), rank, size, *store, complete, name);
+  if (made.ok() && complete.tune_at_start) TERSUM_RETURN_IF_ERROR(made.value().tune());
+  return made;
 }
 
 Status no_communicator() {

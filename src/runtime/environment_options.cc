@@ -65,6 +65,9 @@ Result<CommunicatorOptions> with_environment(CommunicatorOptions options) {
       read_number("TERSUM_SLICE_BYTES", kSliceBytesMin, kSliceBytesMax, options.slice_bytes));
   TERSUM_RETURN_IF_ERROR(check_slice(options));
   TERSUM_RETURN_IF_ERROR(read_number("TERSUM_STREAMS", 1, int{kStreamsMax}, options.tcp_streams));
+  int tunes = options.tune_at_start ? 1 : 0;
+  TERSUM_RETURN_IF_ERROR(read_number("TERSUM_TUNE_AT_START", 0, 1, tunes));
+  options.tune_at_start = tunes != 0;
   return options;
 }
 

@@ -3,6 +3,7 @@
 //   TERSUM_SLICE_BYTES   slice_bytes, 4096 to 2097152, window_bytes at most (agreed, as the option
 //                        is)
 //   TERSUM_STREAMS       tcp_streams, 1 to 16
+//   TERSUM_TUNE_AT_START tune_at_start, 0 or 1 (agreed; of groups)
 //
 // Thread safety: any thread, as environment_variable() is.
 #pragma once

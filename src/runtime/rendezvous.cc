@@ -81,6 +81,7 @@ std::string make_record(const MeetingRequest& request, const CommunicatorOptions
          "\nwindow_bytes=" + std::to_string(options.window_bytes) +
          "\nflatten_every=" + std::to_string(options.flatten_every) +
          "\ntopology=" + topology_tag(options.topology) + "\ntuning_rules=" + options.tuning_rules +
+         "\ntune_at_start=" + (options.tune_at_start ? "yes" : "no") +
          "\ntransport=" + (options.transport == TransportKind::kTcp ? "tcp" : "any") +
          "\naddress=" + address + "\nextra=" + request.extra + "\n";
 }
@@ -88,7 +89,7 @@ std::string make_record(const MeetingRequest& request, const CommunicatorOptions
 Status compare_records(const MeetingRequest& request, std::string_view own, std::string_view other,
                        int other_index) {
   for (const char* key : {"wire_version", "size", "slice_bytes", "window_bytes", "flatten_every",
-                          "topology", "tuning_rules"}) {
+                          "topology", "tuning_rules", "tune_at_start"}) {
     const std::string mine = field(own, key), theirs = field(other, key);
     if (mine == theirs) continue;
     const bool version = std::string_view(key) == "wire_version";

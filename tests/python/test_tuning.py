@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ Run = Callable[..., list[Any]]
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TERSUM_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("TERSUM_TUNE", raising=False)
+    monkeypatch.delenv("TERSUM_TUNE_AT_START", raising=False)
     return tmp_path / "cache"
 
 
@@ -59,6 +61,43 @@ def test_choices_that_need_a_table_say_so(run_group: Run) -> None:
         return group.choose("all_reduce", 1000, "int32").codec
 
     assert run_group(2, body) == ["exact", "exact"]
+
+
+def test_a_group_may_be_tuned_as_it_starts(
+    run_group: Run, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measured(group: tersum.Communicator) -> int:
+        # A plan that is open goes by the table, which choose() would otherwise ask for.
+        reason = group.choose("all_reduce", 1 << 16, codec="int8").reason
+        assert "measured" in reason, reason
+        return len(group.choose("all_reduce", 1 << 16).options)
+
+    def not_measured(group: tersum.Communicator) -> bool:
+        with pytest.raises(tersum.InvalidArgumentError, match=r"call tune\(\) on every rank"):
+            group.choose("all_reduce", 1 << 16)
+        return True
+
+    assert all(run_group(2, measured, tune_at_start=True))
+    assert len(list(own_cache.iterdir())) == 1
+    monkeypatch.setenv("TERSUM_TUNE_AT_START", "1")
+    assert all(run_group(2, measured))
+    monkeypatch.setenv("TERSUM_TUNE_AT_START", "0")
+    assert all(run_group(2, not_measured, tune_at_start=True))
+    monkeypatch.setenv("TERSUM_TUNE_AT_START", "yes")
+    with pytest.raises(tersum.InvalidArgumentError, match="TERSUM_TUNE_AT_START is 'yes'"):
+        tersum.Communicator(0, 1)
+
+
+def test_ranks_agree_on_whether_to_tune_as_they_start() -> None:
+    store = tersum.MemoryStore()
+
+    def rank_main(rank: int) -> None:
+        tersum.Communicator(rank, 2, store, tune_at_start=rank == 0, timeout_ms=20_000).close()
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        for future in [pool.submit(rank_main, rank) for rank in range(2)]:
+            with pytest.raises(tersum.DisagreementError, match=r"tune_at_start: rank . has "):
+                future.result(60)
 
 
 def test_the_table_is_kept_and_a_damaged_one_measured_again(
