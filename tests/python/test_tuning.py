@@ -112,8 +112,17 @@ def test_the_table_is_kept_and_a_damaged_one_measured_again(
     kept = table.read_text()
     assert kept.startswith("tersum tuning 17, version ") and "\nexact " in kept
     foreign = kept.replace("version ", "version 9", 1)
+    other_host = kept.replace(", hosts ", ", hosts 9", 1)
+    assert other_host != kept
     lines = kept.splitlines(keepends=True)
-    for damaged in (kept[: len(kept) // 2], "".join(lines[:-1]), "nonsense\n", foreign, ""):
+    for damaged in (
+        kept[: len(kept) // 2],
+        "".join(lines[:-1]),
+        "nonsense\n",
+        foreign,
+        other_host,
+        "",
+    ):
         table.write_text(damaged)
         assert all(run_group(2, body))
         again = table.read_text()
