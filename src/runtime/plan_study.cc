@@ -1,5 +1,6 @@
 #include "tersum/plan_study.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -47,22 +48,22 @@ PlanPrediction prediction_of(const PricedPlan& plan) {
   return prediction;
 }
 
-PlanKind open_plan(const Topology& topology, const Codec& codec, const CallArguments& arguments) {
+// kAuto where a call that leaves its plan open is refused: what it would take is no plan that fits.
+PlanKind open_plan(const std::vector<PlanPrediction>& plans, const Topology& topology,
+                   const Codec& codec, const CallArguments& arguments) {
   const PathContext context{{topology.ranks(), &topology}, nullptr, nullptr, {}};
   const std::string spec = codec.spec().to_string();
   CallOptions call;
   call.codec = spec;
-  PlanKind plan = plan_needed(codec, arguments.collective, topology.ranks());
-  if (plan == PlanKind::kAuto) {
-    Result<PathChoice> choice = choose_path(context, arguments, call);
-    if (choice.ok()) plan = choice->plan;
+  Result<PathChoice> choice = choose_path(context, arguments, call);
+  PlanKind taken = choice.ok() ? choice->plan : PlanKind::kAuto;
+  if (taken == PlanKind::kAuto) {
+    taken = usual_plan(context.ground, arguments.collective, arguments.type, arguments.op, codec,
+                       arguments.count);
   }
-  if (plan == PlanKind::kAuto) {
-    plan = usual_plan(context.ground, arguments.collective, arguments.type, arguments.op, codec,
-                      arguments.count);
-  }
-  const bool fits = takes_plan(codec, plan_request(context, arguments.collective, plan));
-  return fits ? plan : PlanKind::kAuto;
+  const bool fits = std::ranges::any_of(
+      plans, [&](const auto& plan) { return plan.plan == taken && plan.misfit.empty(); });
+  return fits ? taken : PlanKind::kAuto;
 }
 
 // An all-reduce moves as many finished sums as contributions; the others move one of the two.
@@ -149,7 +150,7 @@ Result<PlanStudy> study_plans(const PlanStudyOptions& options) {
   arguments.collective = options.collective;
   arguments.count = count / part_count(options.collective, study.ranks);
   arguments.type = options.type;
-  study.open_plan = open_plan(*topology.value(), codec, arguments);
+  study.open_plan = open_plan(study.plans, *topology.value(), codec, arguments);
   return study;
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -21,7 +20,12 @@ from tersum.cli.plan_study import study_plans
 from tersum.cli.wired_topology import WiredTopology, unshaped_latency_us, wired_text
 from tersum.topologies import describe_topology, read_topology
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from perf_runs import perf, rows_of
+
 Run = Callable[..., list[Any]]
+FEW = ("--iters", "3", "--warmup", "1")
 REASON = shaped_link.unavailable_reason()
 needs_links = pytest.mark.skipif(REASON is not None, reason=f"no shaped links: {REASON}")
 
@@ -145,14 +149,6 @@ TWO_HOSTS: dict[str, Any] = {
 }
 
 
-def _perf(*arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(Path(tersum.__file__).parent.parent)}
-    argv = [sys.executable, "-m", "tersum", "perf", "--iters", "3", "--warmup", "1", *arguments]
-    return subprocess.run(
-        argv, capture_output=True, text=True, timeout=120, check=False, env=environment
-    )
-
-
 @needs_links
 @pytest.mark.parametrize(
     ("name", "plan"),
@@ -169,9 +165,9 @@ def test_every_named_topology_is_wired(name: str, plan: str, tmp_path: Path) -> 
     path = tmp_path / "rows.json"
     size = ("--min-bytes", "256K", "--max-bytes", "256K")
     plans = ("--plan", f"auto,{plan}")
-    done = _perf("--topology", name, "--codec", "int8", *plans, *size, "--json", str(path))
+    done = perf(*FEW, "--topology", name, "--codec", "int8", *plans, *size, "--json", str(path))
     assert done.returncode == 0, done.stderr
-    rows = json.loads(path.read_text())
+    rows = rows_of(path)
     assert [row["plan"] for row in rows] == ["auto", plan]
     for row in rows:
         assert row["ranks"] == tersum.read_topology(name)["ranks"] and row["wrong"] == 0
@@ -180,8 +176,8 @@ def test_every_named_topology_is_wired(name: str, plan: str, tmp_path: Path) -> 
 
 @needs_links
 def test_other_libraries_do_not_pass_a_topology_by(tmp_path: Path) -> None:
-    done = _perf(
-        *("--topology", "ring4", "--min-bytes", "4K", "--max-bytes", "4K"),
+    done = perf(
+        *(*FEW, "--topology", "ring4", "--min-bytes", "4K", "--max-bytes", "4K"),
         *("--compare", "all", "--peers", str(tmp_path)),
     )
     assert done.returncode == 0, done.stderr
@@ -211,10 +207,10 @@ def test_a_latency_that_no_wire_here_has_is_told(tmp_path: Path) -> None:
     file.write_text(json.dumps({**TWO_HOSTS, "latency_us": 30_000}))
     path = tmp_path / "rows.json"
     size = ("--min-bytes", "64K", "--max-bytes", "64K")
-    done = _perf("--topology", str(file), "--codec", "int8", *size, "--json", str(path))
+    done = perf(*FEW, "--topology", str(file), "--codec", "int8", *size, "--json", str(path))
     assert done.returncode == 0, done.stderr
     assert "# a latency of 30000 us is described but not shaped" in done.stdout
-    assert json.loads(path.read_text())[0]["predicted_us"] < 30_000
+    assert rows_of(path)[0]["predicted_us"] < 30_000
 
 
 @needs_links
@@ -230,12 +226,12 @@ def test_perf_measures_named_plans_on_wires(topology: Any, plans: str, tmp_path:
     path = tmp_path / "rows.json"
     link = ("--link", "200mbit") if topology == "ring4" else ()
     size = ("--min-bytes", "64K", "--max-bytes", "64K")
-    done = _perf(
-        *("--topology", topology, "--plan", plans, "--codec", "exact,int8"),
+    done = perf(
+        *(*FEW, "--topology", topology, "--plan", plans, "--codec", "exact,int8"),
         *(*link, *size, "--json", str(path)),
     )
     assert done.returncode == 0, done.stderr
-    rows = json.loads(path.read_text())
+    rows = rows_of(path)
     assert {(row["plan"], row["codec"]) for row in rows} == {
         (plan, codec) for plan in plans.split(",") for codec in ("exact", "int8/128")
     }
